@@ -1,0 +1,327 @@
+"""Small dense linear algebra that the array API standard lacks; the only file that names array libraries.
+
+Everything takes leading batch axes and keeps dtype and device. Under JAX the spectral functions carry their own
+derivative rules, so that gradients stay finite at repeated eigenvalues.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import array_api_compat
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from retrax.typing import Array
+
+namespace = array_api_compat.array_namespace
+is_jax = array_api_compat.is_jax_array
+is_torch = array_api_compat.is_torch_array
+device = array_api_compat.device
+
+
+def is_traced(x: Array) -> bool:
+    """Whether x is an abstract value inside a JAX transformation (its numbers cannot be looked at)."""
+    return isinstance(x, jax.core.Tracer)
+
+
+def identity_like(x: Array) -> Array:
+    """The identity matrix of x's last axis, dtype and device."""
+    xp = namespace(x)
+    return xp.eye(x.shape[-1], dtype=x.dtype, device=device(x))
+
+
+def epsilon(x: Array) -> float:
+    """The rounding unit of x's dtype."""
+    return float(namespace(x).finfo(x.dtype).eps)
+
+
+def symmetric_part(a: Array) -> Array:
+    """(a + aᵀ) / 2."""
+    return (a + a.mT) / 2
+
+
+def frobenius(a: Array, b: Array, axes: int = 2) -> Array:
+    """Σ aᵢⱼ bᵢⱼ over the last `axes` axes."""
+    if axes == 0:
+        return a * b
+    return namespace(a).sum(a * b, axis=tuple(range(-axes, 0)))
+
+
+def cholesky(a: Array) -> Array:
+    """The lower factor L of a symmetric positive definite a = L Lᵀ; reads the lower triangle only."""
+    if is_jax(a):
+        return jnp.linalg.cholesky(a, symmetrize_input=False)
+    return namespace(a).linalg.cholesky(a)
+
+
+def solve_lower(lower: Array, b: Array) -> Array:
+    """L⁻¹ b."""
+    if is_jax(lower):
+        return jax.scipy.linalg.solve_triangular(lower, b, lower=True)
+    if is_torch(lower):
+        return namespace(lower).linalg.solve_triangular(lower, b, upper=False)
+    # NumPy and other namespaces have no triangular solve with batch axes; LU finds the triangle by itself.
+    xp = namespace(lower)
+    shape = np.broadcast_shapes(lower.shape[:-2], b.shape[:-2])
+    return xp.linalg.solve(
+        xp.broadcast_to(lower, shape + lower.shape[-2:]), xp.broadcast_to(b, shape + b.shape[-2:])
+    )
+
+
+def divide_by_lower_transpose(b: Array, lower: Array) -> Array:
+    """b L⁻ᵀ."""
+    if is_jax(lower) and b.ndim == lower.ndim:
+        return jax.lax.linalg.triangular_solve(lower, b, left_side=False, lower=True, transpose_a=True)
+    return solve_lower(lower, b.mT).mT
+
+
+def whiten(lower: Array, a: Array) -> Array:
+    """L⁻¹ a L⁻ᵀ for a symmetric a, symmetric to the last bit."""
+    return symmetric_part(divide_by_lower_transpose(solve_lower(lower, a), lower))
+
+
+def solve_positive(a: Array, b: Array) -> Array:
+    """a⁻¹ b for a symmetric positive definite a."""
+    if is_jax(a):
+        lower = cholesky(a)
+        half = jax.lax.linalg.triangular_solve(lower, b, left_side=True, lower=True)
+        return jax.lax.linalg.triangular_solve(lower, half, left_side=True, lower=True, transpose_a=True)
+    return namespace(a).linalg.solve(a, b)
+
+
+# --- functions of a symmetric matrix -------------------------------------------------------------------------
+
+
+def eigh(a: Array) -> tuple[Array, Array]:
+    """Eigenvalues (ascending) and eigenvectors of a symmetric matrix."""
+    if is_jax(a):
+        vectors, values = jax.lax.linalg.eigh(a, symmetrize_input=False)
+        return values, vectors
+    values, vectors = namespace(a).linalg.eigh(a)
+    return values, vectors
+
+
+def _rebuild(vectors: Array, values: Array) -> Array:
+    return symmetric_part((vectors * values[..., None, :]) @ vectors.mT)
+
+
+def _positive_part(xp: Any, w: Array) -> Array:
+    return xp.where(w > 0, w, 0 * w)
+
+
+def _log(xp: Any, w: Array) -> Array:
+    # Rounding may push the smallest eigenvalue of a badly conditioned positive matrix to zero or below.
+    tiny = xp.finfo(w.dtype).smallest_normal
+    return xp.log(xp.where(w > tiny, w, tiny + 0 * w))
+
+
+def _near_zero(
+    xp: Any, w: Array, function: Callable[[Array], Array], series: Callable[[Array], Array]
+) -> Array:
+    """`function` away from zero and its Taylor `series` near it, with no 0/0 in either branch."""
+    small = w < 1e-4
+    return xp.where(small, series(w), function(xp.where(small, 1 + 0 * w, w)))
+
+
+def _sinc_sqrt(xp: Any, w: Array) -> Array:
+    return _near_zero(
+        xp, w, lambda v: xp.sin(xp.sqrt(v)) / xp.sqrt(v), lambda v: 1 - v / 6 + v**2 / 120 - v**3 / 5040
+    )
+
+
+def _atan_sqrt(xp: Any, w: Array) -> Array:
+    return _near_zero(
+        xp, w, lambda v: xp.atan(xp.sqrt(v)) / xp.sqrt(v), lambda v: 1 - v / 3 + v**2 / 5 - v**3 / 7
+    )
+
+
+# First divided differences (f(a) - f(b)) / (a - b), written without cancellation.
+def _exp_difference(a: Array, b: Array) -> Array:
+    half = (a - b) / 2
+    safe = jnp.where(half == 0, 1, half)
+    return jnp.exp((a + b) / 2) * jnp.where(half == 0, 1, jnp.sinh(safe) / safe)
+
+
+def _log_difference(a: Array, b: Array) -> Array:
+    ratio = (a - b) / b
+    safe = jnp.where(ratio == 0, 1, ratio)
+    return jnp.where(ratio == 0, 1, jnp.log1p(safe) / safe) / b
+
+
+def _sqrt_difference(a: Array, b: Array) -> Array:
+    return 1 / (jnp.sqrt(a) + jnp.sqrt(b))
+
+
+def _difference_from(function: Callable[[Any, Array], Array]) -> Callable[[Array, Array], Array]:
+    """The quotient where a and b are apart, the derivative at their middle where they are close (error O(|a-b|²))."""
+
+    def difference(a: Array, b: Array) -> Array:
+        close = jnp.abs(a - b) <= epsilon(a) ** (1 / 3) * (1 + jnp.abs(a))
+        gap = jnp.where(close, 1, a - b)
+        derivative = jax.jvp(lambda w: function(jnp, w), ((a + b) / 2,), (jnp.ones_like(a + b),))[1]
+        return jnp.where(close, derivative, (function(jnp, a) - function(jnp, b)) / gap)
+
+    return difference
+
+
+def _cos_sqrt(xp: Any, w: Array) -> Array:
+    return _near_zero(xp, w, lambda v: xp.cos(xp.sqrt(v)), lambda v: 1 - v / 2 + v**2 / 24 - v**3 / 720)
+
+
+class _Function(NamedTuple):
+    value: Callable[[Any, Array], Array]
+    difference: Callable[[Array, Array], Array]
+
+
+_FUNCTIONS = {
+    "exp": _Function(lambda xp, w: xp.exp(w), _exp_difference),
+    "log": _Function(_log, _log_difference),
+    "sqrt": _Function(lambda xp, w: xp.sqrt(_positive_part(xp, w)), _sqrt_difference),
+    # Functions of s = σ², for σ a singular value: cos σ, (sin σ)/σ and (atan σ)/σ.
+    "cos of root": _Function(_cos_sqrt, _difference_from(_cos_sqrt)),
+    "sinc of root": _Function(_sinc_sqrt, _difference_from(_sinc_sqrt)),
+    "atanc of root": _Function(_atan_sqrt, _difference_from(_atan_sqrt)),
+}
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _spectral_jax(names: tuple[str, ...], a: Array) -> tuple[Array, ...]:
+    values, vectors = eigh(a)
+    return tuple(_rebuild(vectors, _FUNCTIONS[name].value(jnp, values)) for name in names)
+
+
+@_spectral_jax.defjvp
+def _spectral_derivative(names: tuple[str, ...], primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """Daleckii-Krein: D f(a)[e] = V (f[λᵢ, λⱼ] ∘ Vᵀ e V) Vᵀ, with f[·,·] the divided difference."""
+    (a,), (e,) = primals, tangents
+    values, vectors = eigh(a)
+    inner = vectors.mT @ symmetric_part(e) @ vectors
+    results, derivatives = [], []
+    for name in names:
+        coefficients = _FUNCTIONS[name].difference(values[..., :, None], values[..., None, :])
+        results.append(_rebuild(vectors, _FUNCTIONS[name].value(jnp, values)))
+        derivatives.append(vectors @ (coefficients * inner) @ vectors.mT)
+    return tuple(results), tuple(derivatives)
+
+
+def symmetric_functions(a: Array, *names: str) -> tuple[Array, ...]:
+    """Several functions of one symmetric matrix, from one eigendecomposition."""
+    if is_jax(a):
+        return _spectral_jax(names, a)
+    values, vectors = eigh(a)
+    return tuple(_rebuild(vectors, _FUNCTIONS[name].value(namespace(a), values)) for name in names)
+
+
+def symmetric_exp(a: Array) -> Array:
+    """exp(a) of a symmetric matrix."""
+    return symmetric_functions(a, "exp")[0]
+
+
+def symmetric_log(a: Array) -> Array:
+    """log(a) of a symmetric positive definite matrix."""
+    return symmetric_functions(a, "log")[0]
+
+
+def symmetric_sqrt(a: Array) -> Array:
+    """a^(1/2) of a symmetric positive semidefinite matrix."""
+    return symmetric_functions(a, "sqrt")[0]
+
+
+# --- polar factors by Newton-Schulz --------------------------------------------------------------------------
+# Retractions and transports meet matrices close to orthogonal, where a few r×r products replace an
+# eigendecomposition. The loop runs until the error e is below √ε/8: one more step leaves about e².
+
+_MAX_ITERATIONS = 100
+
+
+def _inverse_sqrt_step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    xp = namespace(state[0])
+    y, z, _ = state
+    correction = (3 * identity_like(y) - z @ y) / 2
+    return y @ correction, correction @ z, xp.max(xp.abs(correction - identity_like(y)))
+
+
+def _polar_step(state: tuple[Array, Array]) -> tuple[Array, Array]:
+    xp = namespace(state[0])
+    a, _ = state
+    correction = (3 * identity_like(a) - a.mT @ a) / 2
+    return a @ correction, xp.max(xp.abs(correction - identity_like(a)))
+
+
+def _iterate(step: Callable[[Any], Any], state: tuple[Array, ...]) -> Any:
+    """Repeat `step` until the last entry of the state, an error, is small (or NaN)."""
+    tolerance = float(np.sqrt(epsilon(state[0]))) / 8
+    if is_jax(state[0]):
+        error = jnp.asarray(jnp.inf, state[0].dtype)
+        start = (jnp.asarray(0), (*state[:-1], error))
+        going_on = lambda c: (c[1][-1] > tolerance) & (c[0] < _MAX_ITERATIONS)  # noqa: E731
+        return jax.lax.while_loop(going_on, lambda c: (c[0] + 1, step(c[1])), start)[1]
+    for _ in range(_MAX_ITERATIONS):
+        state = step(state)
+        if not float(state[-1]) > tolerance:
+            break
+    return state
+
+
+def _inverse_sqrt(s: Array) -> Array:
+    xp = namespace(s)
+    # The largest row sum bounds the eigenvalues, and is 1 at the identity: the iteration then needs no steps.
+    bound = xp.max(xp.sum(xp.abs(s), axis=-1), axis=-1)[..., None, None]
+    eye = xp.broadcast_to(identity_like(s), s.shape)
+    _, z, _ = _iterate(_inverse_sqrt_step, (s / bound, eye + 0 * s, s[..., 0, 0]))
+    return symmetric_part(z) / xp.sqrt(bound)
+
+
+@jax.custom_jvp
+def _inverse_sqrt_jax(s: Array) -> Array:
+    return _inverse_sqrt(s)
+
+
+@_inverse_sqrt_jax.defjvp
+def _inverse_sqrt_derivative(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    """Z = S^(-1/2) gives Z·dZ + dZ·Z = -Z² dS Z², a Lyapunov equation, solved in Z's eigenbasis."""
+    (s,), (ds,) = primals, tangents
+    z = _inverse_sqrt_jax(s)
+    values, vectors = eigh(z)
+    squared = _rebuild(vectors, values**2)
+    right = vectors.mT @ (squared @ symmetric_part(ds) @ squared) @ vectors
+    return z, -vectors @ (right / (values[..., :, None] + values[..., None, :])) @ vectors.mT
+
+
+def inverse_sqrt(s: Array) -> Array:
+    """s^(-1/2) of a symmetric positive definite matrix."""
+    return _inverse_sqrt_jax(s) if is_jax(s) else _inverse_sqrt(s)
+
+
+@jax.custom_jvp
+def _polar_jax(a: Array) -> Array:
+    return _iterate(_polar_step, (a, a[..., 0, 0]))[0]
+
+
+@_polar_jax.defjvp
+def _polar_derivative(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    """A = Q H gives dQ = Q Ω with the skew Ω from H Ω + Ω H = Qᵀ dA - dAᵀ Q."""
+    (a,), (da,) = primals, tangents
+    q = _polar_jax(a)
+    values, vectors = eigh(symmetric_part(q.mT @ a))
+    skew = q.mT @ da
+    right = vectors.mT @ (skew - skew.mT) @ vectors
+    return q, q @ vectors @ (right / (values[..., :, None] + values[..., None, :])) @ vectors.mT
+
+
+def polar_factor(a: Array) -> Array:
+    """The orthogonal factor Q of a square a = Q H, for singular values in (0, 1] (a product xᵀy of orthonormal x, y).
+
+    A singular a has no polar factor: refused where the numbers can be seen, NaN in compiled code.
+    """
+    xp = namespace(a)
+    q = _polar_jax(a) if is_jax(a) else _iterate(_polar_step, (a, a[..., 0, 0]))[0]
+    defect = xp.max(xp.abs(q.mT @ q - identity_like(q)), axis=(-2, -1))
+    singular = ~(defect < 1e-2)
+    if not is_traced(a) and bool(xp.any(singular)):
+        raise ValueError(
+            "no unique shortest path between these two points: xᵀy is singular; take smaller steps or restart more often"
+        )
+    return xp.where(singular[..., None, None], xp.nan, q)

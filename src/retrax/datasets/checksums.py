@@ -1,0 +1,69 @@
+"""SHA-256 of files, the checksum recorded beside a download, and writing files whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from .errors import DataError
+from .formats import reading
+from .registry import Archive
+
+
+def sha256(path: Path, *, of_content: bool = False) -> str:
+    """The SHA-256 of a file or, with `of_content`, of what its gzip layer holds."""
+    opened = gzip.open(path, "rb") if of_content else path.open("rb")
+    with reading(path), opened as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+
+
+def record_path(path: Path) -> Path:
+    """Where the checksum of a downloaded file is recorded."""
+    return path.with_name(path.name + ".sha256")
+
+
+def check_recorded(path: Path) -> bool:
+    """Compare a file with the checksum recorded at its download; False where none was recorded."""
+    record = record_path(path)
+    if not record.is_file():
+        return False
+    with reading(record):
+        words = record.read_text(encoding="ascii").split()
+    _compare(path, sha256(path), words[0] if words else "nothing", f"recorded in {record.name}")
+    return True
+
+
+def check_published(path: Path, archive: Archive) -> bool:
+    """Compare an official file with its published checksum; False where there is none."""
+    if archive.sha256 is None:
+        return False
+    _compare(path, sha256(path, of_content=archive.of_content), archive.sha256, "published")
+    return True
+
+
+def _compare(path: Path, actual: str, expected: str, origin: str) -> None:
+    if actual != expected:
+        raise DataError(
+            f"{path} has the wrong checksum (sha256 {actual[:12]}..., {origin} {expected[:12]}...): "
+            "remove it and fetch it again"
+        )
+
+
+def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Create or replace a file through `write`; a failure or a crash leaves the old file or none, never half of one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".retrax-", suffix=".part")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

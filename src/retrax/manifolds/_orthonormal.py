@@ -1,0 +1,65 @@
+"""What Stiefel and Grassmann share: both hold d×r matrices with orthonormal columns.
+
+Retractions need only an r×r factorisation, since (x+u)ᵀ(x+u) is r×r. It is formed from x+u itself rather than as
+I + uᵀu: rounding errors of earlier steps are then corrected in each step instead of being carried along.
+"""
+
+from typing import Any
+
+from retrax import _linalg
+from retrax.manifolds.base import positive_integer
+from retrax.typing import Array
+
+
+def check_sizes(name: str, d: Any, r: Any) -> tuple[int, int]:
+    """(d, r) as integers with 1 ≤ r ≤ d."""
+    d, r = positive_integer(d, f"d in {name}(d, r)"), positive_integer(r, f"r in {name}(d, r)")
+    if r > d:
+        raise ValueError(f"{name}({d}, {r}) is empty: r must be at most d; did you mean {name}({r}, {d})?")
+    return d, r
+
+
+def polar(self: Any, x: Array, u: Array) -> Array:
+    """R_x(u) = y (yᵀy)^(-1/2) with y = x + u."""
+    y = x + u
+    return y @ _linalg.inverse_sqrt(y.mT @ y)
+
+
+def qr(self: Any, x: Array, u: Array) -> Array:
+    """R_x(u) = Q of x + u = QR with R's diagonal positive, from the Cholesky factor Rᵀ of (x+u)ᵀ(x+u)."""
+    y = x + u
+    return _linalg.divide_by_lower_transpose(y, _linalg.cholesky(y.mT @ y))
+
+
+def tidy(x: Array) -> Array:
+    """One Newton-Schulz step towards the nearest orthonormal matrix: x (3I - xᵀx) / 2.
+
+    It squares an error of rounding size away, so that it cannot build up over many steps.
+    """
+    return x @ ((3 * _linalg.identity_like(x) - x.mT @ x) / 2)
+
+
+def random_orthonormal(gaussian: Array) -> Array:
+    """Haar-distributed columns: Q of the QR factorisation with R's diagonal positive."""
+    xp = _linalg.namespace(gaussian)
+    q, upper = xp.linalg.qr(gaussian)
+    diagonal = xp.sum(upper * _linalg.identity_like(upper), axis=-2)
+    return q * xp.where(diagonal < 0, -xp.ones_like(diagonal), xp.ones_like(diagonal))[..., None, :]
+
+
+def violation(x: Array) -> Array:
+    """The largest entry of |xᵀx - I|."""
+    xp = _linalg.namespace(x)
+    return xp.max(xp.abs(x.mT @ x - _linalg.identity_like(x)), axis=(-2, -1))
+
+
+def rotate_normal_part(x: Array, y: Array, w: Array) -> tuple[Array, Array]:
+    """Carry w ⊥ span(x) to the orthogonal complement of span(y) by the rotation along the shortest path of subspaces.
+
+    With A the orthogonal polar factor of xᵀy and ŷ = yAᵀ: w ↦ w - (x + ŷ)(I + xᵀŷ)⁻¹ ŷᵀw. Returns that and A.
+    """
+    xy = x.mT @ y
+    alignment = _linalg.polar_factor(xy)
+    aligned = y @ alignment.mT
+    middle = _linalg.identity_like(x) + _linalg.symmetric_part(xy @ alignment.mT)
+    return w - (x + aligned) @ _linalg.solve_positive(middle, aligned.mT @ w), alignment

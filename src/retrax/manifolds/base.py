@@ -1,0 +1,174 @@
+"""The manifold protocol, and what all manifolds share: named choices, checks of shape and membership.
+
+A manifold is a frozen dataclass that holds no arrays. Its operations are pure functions on arrays of any
+array-API library, take leading batch axes, and obey these laws (tested in `tests/laws`):
+
+- `retract(x, 0) = x`, and `retract(x, εu) = x + εu + O(ε²)`; the result is on the manifold.
+- `project(x, ·)` is linear, idempotent and self-adjoint in the ambient inner product.
+- `inner(x, gradient(x, ∇f), u) = Df(x)[u]` for every tangent u: `gradient` turns the ambient gradient into the
+  Riemannian one.
+- `transport(x, y, u)` takes a tangent vector **at x** to one **at y** and is linear in u; it preserves inner
+  products exactly when `isometric` is true. It is a function of the two points alone.
+- `exp(x, log(x, y)) = y`, `distance(x, y) = norm(x, log(x, y))`, where these exist.
+
+An operation that a manifold lacks is absent, never aliased to something else.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from retrax import _linalg
+from retrax.typing import Array, Point, Tangent
+
+Retraction = Callable[[Any, Array, Array], Array]
+Transport = Callable[[Any, Array, Array, Array], Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedTransport:
+    """A vector transport `apply(manifold, x, y, u)` and whether it preserves inner products."""
+
+    apply: Transport
+    isometric: bool
+
+
+class Manifold(abc.ABC):
+    """What estimators, scalings and drivers may ask of a manifold (the laws stand in the module's docstring)."""
+
+    @abc.abstractmethod
+    def inner(self, x: Point, u: Tangent, v: Tangent) -> Array:
+        """⟨u, v⟩_x, one number for each leading batch index."""
+
+    def norm(self, x: Point, u: Tangent) -> Array:
+        """‖u‖_x."""
+        squared = self.inner(x, u, u)
+        xp = _linalg.namespace(squared)
+        return xp.sqrt(xp.where(squared > 0, squared, 0 * squared))
+
+    @abc.abstractmethod
+    def project(self, x: Point, z: Tangent) -> Tangent:
+        """The ambient-orthogonal projection of z onto the tangent space at x."""
+
+    @abc.abstractmethod
+    def gradient(self, x: Point, ambient_gradient: Tangent) -> Tangent:
+        """The Riemannian gradient, from the gradient in the ambient space."""
+
+    @abc.abstractmethod
+    def retract(self, x: Point, u: Tangent) -> Point:
+        """R_x(u), by the retraction this manifold was made with."""
+
+    @abc.abstractmethod
+    def transport(self, x: Point, y: Point, u: Tangent) -> Tangent:
+        """The tangent vector u at x, carried to y."""
+
+    @property
+    @abc.abstractmethod
+    def isometric(self) -> bool:
+        """Whether `transport` preserves inner products."""
+
+    ambient_shape: Any
+    """The shape of one point (a pytree of shapes on a product)."""
+
+    @abc.abstractmethod
+    def random_point(self, gaussian: Any) -> Point:
+        """A point made from an array of independent standard normals of the ambient shape."""
+
+    def random_tangent(self, x: Point, gaussian: Any) -> Tangent:
+        """A tangent vector at x made from an array of independent standard normals."""
+        return self.project(x, gaussian)
+
+    @abc.abstractmethod
+    def violation(self, x: Point) -> Array:
+        """How far x is from the manifold: 0 on it, one number for each leading batch index."""
+
+    def check_point(self, x: Point, tolerance: float | None = None, name: str = "x0") -> None:
+        """Raise ValueError unless x has the right shape and lies on the manifold."""
+        check_shape(x, self.ambient_shape, self, name)
+        xp = _linalg.namespace(x)
+        if not bool(xp.all(xp.isfinite(x))):
+            raise ValueError(f"{name} contains NaN or infinite entries")
+        if tolerance is None:
+            tolerance = max(1e-8, 1e3 * _linalg.epsilon(x))
+        violation = float(xp.max(self.violation(x)))
+        if not violation <= tolerance:
+            raise ValueError(
+                f"{name} is not on {self}: violation {violation:.2g}, allowed {tolerance:.2g}; {self._remedy}"
+            )
+
+    _remedy: ClassVar[str] = "start from manifold.random_point(gaussian_array)"
+
+
+def check_shape(x: Array, shape: tuple[int, ...], manifold: Any, name: str) -> None:
+    """Raise ValueError unless the trailing axes of x are `shape`."""
+    given = tuple(getattr(x, "shape", ()))
+    if len(given) < len(shape) or given[len(given) - len(shape) :] != shape:
+        raise ValueError(f"{name} has shape {given}, but a point on {manifold} has shape {shape}")
+
+
+@dataclasses.dataclass(frozen=True, init=False, repr=False)
+class ArrayManifold(Manifold):
+    """A manifold whose points are single arrays, with retraction and transport chosen by name."""
+
+    ambient_shape: tuple[int, ...]
+    retraction_name: str
+    transport_name: str
+
+    retractions: ClassVar[dict[str, Retraction]]
+    transports: ClassVar[dict[str, NamedTransport]]
+    refused: ClassVar[dict[str, str]] = {}
+    """Names a user may reasonably try that are not valid here, and why."""
+
+    def _choose(self, shape: tuple[int, ...], retraction: str, transport: str) -> None:
+        """Store the choices of a constructor, refusing what is not valid."""
+        self._check_name("retraction", retraction, self.retractions)
+        self._check_name("transport", transport, self.transports)
+        # The dataclass is frozen for its users; only its own constructor writes.
+        object.__setattr__(self, "ambient_shape", shape)
+        object.__setattr__(self, "retraction_name", retraction)
+        object.__setattr__(self, "transport_name", transport)
+
+    def _check_name(self, kind: str, name: str, choices: dict[str, Any]) -> None:
+        if name in choices:
+            return
+        reason = f" ({self.refused[name]})" if name in self.refused else ""
+        allowed = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{type(self).__name__} has no {kind} {name!r}{reason}; choose from {allowed}")
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(str(size) for size in self.ambient_shape)
+        return f"{type(self).__name__}({sizes}, retraction={self.retraction_name!r}, transport={self.transport_name!r})"
+
+    @property
+    def isometric(self) -> bool:
+        """Whether the chosen transport preserves inner products."""
+        return self.transports[self.transport_name].isometric
+
+    def retract(self, x: Array, u: Array) -> Array:
+        """R_x(u), by the chosen retraction."""
+        return self.retractions[self.retraction_name](self, x, u)
+
+    def transport(self, x: Array, y: Array, u: Array) -> Array:
+        """The tangent vector u at x, carried to y by the chosen transport."""
+        return self.transports[self.transport_name].apply(self, x, y, u)
+
+    def inner(self, x: Array, u: Array, v: Array) -> Array:
+        """The inner product of the ambient space (manifolds with another metric override this)."""
+        return _linalg.frobenius(u, v, len(self.ambient_shape))
+
+    def gradient(self, x: Array, ambient_gradient: Array) -> Array:
+        """Projection: right for submanifolds with the ambient metric, and only for those."""
+        return self.project(x, ambient_gradient)
+
+
+def positive_integer(value: Any, name: str) -> int:
+    """`value` as an int, or a ValueError that names it."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+        raise ValueError(f"{name} must be a positive integer, not {value!r}")
+    return int(value)
+
+
+def transport_by_projection(manifold: Manifold, x: Array, y: Array, u: Array) -> Array:
+    """T u = P_y(u): the cheapest transport of an embedded manifold; it shortens vectors, so it is not isometric."""
+    return manifold.project(y, u)

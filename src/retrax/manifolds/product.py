@@ -1,0 +1,113 @@
+"""A product of manifolds: one for each leaf of a tuple, a dict or any pytree. Every operation works factor by factor."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from retrax import _linalg
+from retrax.manifolds.base import Manifold
+from retrax.typing import Array, Point, Tangent
+
+
+class Product(Manifold):
+    """`Product({"U": Stiefel(64, 16), "bias": Euclidean(16)})`: points are pytrees of the same structure."""
+
+    def __init__(self, factors: Any) -> None:
+        leaves, self._structure = jax.tree.flatten(factors)
+        if not leaves:
+            raise ValueError("Product needs at least one manifold")
+        for leaf in leaves:
+            if not isinstance(leaf, Manifold):
+                raise TypeError(
+                    f"a Product is a tuple, dict or pytree of manifolds; found {type(leaf).__name__}"
+                )
+        self._leaves: tuple[Manifold, ...] = tuple(leaves)
+
+    @property
+    def factors(self) -> Any:
+        """The manifolds, in the structure they were given in."""
+        return jax.tree.unflatten(self._structure, self._leaves)
+
+    def __repr__(self) -> str:
+        return f"Product({self.factors!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Product) and (self._structure, self._leaves) == (
+            other._structure,
+            other._leaves,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._structure, self._leaves))
+
+    def _split(self, tree: Any) -> list[Any]:
+        """The part of `tree` that belongs to each factor."""
+        return self._structure.flatten_up_to(tree)
+
+    def _each(self, operation: Callable[..., Any], *trees: Any) -> Any:
+        parts = zip(self._leaves, *(self._split(tree) for tree in trees), strict=True)
+        return jax.tree.unflatten(self._structure, [operation(*part) for part in parts])
+
+    def factor_inner(self, x: Point, u: Tangent, v: Tangent) -> Any:
+        """⟨uᵢ, vᵢ⟩ for each factor, in the structure of the factors."""
+        return self._each(lambda m, *args: m.inner(*args), x, u, v)
+
+    @property
+    def isometric(self) -> bool:
+        """Whether every factor's transport is."""
+        return all(leaf.isometric for leaf in self._leaves)
+
+    @property
+    def ambient_shape(self) -> Any:  # type: ignore[override]
+        """The shapes of the factors."""
+        return jax.tree.unflatten(self._structure, [leaf.ambient_shape for leaf in self._leaves])
+
+    def inner(self, x: Point, u: Tangent, v: Tangent) -> Array:
+        """The sum of the factors' inner products."""
+        return sum(self._split(self.factor_inner(x, u, v)))
+
+    def project(self, x: Point, z: Tangent) -> Tangent:
+        """Factor by factor."""
+        return self._each(lambda m, *args: m.project(*args), x, z)
+
+    def gradient(self, x: Point, ambient_gradient: Tangent) -> Tangent:
+        """Factor by factor."""
+        return self._each(lambda m, *args: m.gradient(*args), x, ambient_gradient)
+
+    def retract(self, x: Point, u: Tangent) -> Point:
+        """Factor by factor."""
+        return self._each(lambda m, *args: m.retract(*args), x, u)
+
+    def transport(self, x: Point, y: Point, u: Tangent) -> Tangent:
+        """Factor by factor."""
+        return self._each(lambda m, *args: m.transport(*args), x, y, u)
+
+    def random_point(self, gaussian: Any) -> Point:
+        """Factor by factor."""
+        return self._each(lambda m, *args: m.random_point(*args), gaussian)
+
+    def random_tangent(self, x: Point, gaussian: Any) -> Tangent:
+        """Factor by factor."""
+        return self._each(lambda m, *args: m.random_tangent(*args), x, gaussian)
+
+    def violation(self, x: Point) -> Array:
+        """The largest violation among the factors."""
+        parts = self._split(self._each(lambda m, *args: m.violation(*args), x))
+        xp = _linalg.namespace(parts[0])
+        worst = parts[0]
+        for part in parts[1:]:
+            worst = xp.maximum(worst, part)
+        return worst
+
+    def check_point(self, x: Point, tolerance: float | None = None, name: str = "x0") -> None:
+        """Raise ValueError unless x has the factors' structure and each part lies on its manifold."""
+        try:
+            parts = self._split(x)
+        except ValueError as error:
+            raise ValueError(f"{name} does not have the structure of {self}: {error}") from None
+        paths = [
+            jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(self.factors)[0]
+        ]
+        for manifold, part, path in zip(self._leaves, parts, paths, strict=True):
+            manifold.check_point(part, tolerance, f"{name}{path}")

@@ -1,0 +1,64 @@
+"""The Stiefel manifold St(d, r) = {x ∈ R^(d×r) : xᵀx = I} with the metric of the ambient space."""
+
+from typing import ClassVar
+
+from retrax import _linalg
+from retrax.manifolds import _orthonormal
+from retrax.manifolds.base import ArrayManifold, NamedTransport, Retraction, transport_by_projection
+from retrax.typing import Array
+
+
+def cayley(self: "Stiefel", x: Array, u: Array) -> Array:
+    """R_x(u) = (I - W/2)⁻¹ (I + W/2) x with the skew W = p xᵀ - x pᵀ, p = (I - xxᵀ/2) u, so that W x = u.
+
+    W has rank 2r: by Woodbury, R_x(u) = x + a (I - bᵀa/2)⁻¹ bᵀx with a = [p, x] and b = [x, -p].
+    """
+    xp = _linalg.namespace(x)
+    p = u - x @ (x.mT @ u) / 2
+    a, b = xp.concat([p, x], axis=-1), xp.concat([x, -p], axis=-1)
+    middle = xp.eye(a.shape[-1], dtype=x.dtype, device=_linalg.device(x)) - b.mT @ a / 2
+    moved = x + a @ xp.linalg.solve(middle, b.mT @ x)
+    return _orthonormal.tidy(moved)
+
+
+def rotation_transport(self: "Stiefel", x: Array, y: Array, u: Array) -> Array:
+    """Isometric: u = xΩ + w with w ⊥ x goes to yΩ + (w, rotated along the shortest path of subspaces)."""
+    omega = x.mT @ u
+    if x.shape[-1] == x.shape[-2]:  # square: there is no normal part
+        return y @ omega
+    rotated, _ = _orthonormal.rotate_normal_part(x, y, u - x @ omega)
+    return y @ omega + rotated
+
+
+class Stiefel(ArrayManifold):
+    """`Stiefel(d, r)`: d×r matrices with orthonormal columns."""
+
+    retractions: ClassVar[dict[str, Retraction]] = {
+        "qr": _orthonormal.qr,
+        "polar": _orthonormal.polar,
+        "cayley": cayley,
+    }
+    transports: ClassVar[dict[str, NamedTransport]] = {
+        "projection": NamedTransport(transport_by_projection, isometric=False),
+        "rotation": NamedTransport(rotation_transport, isometric=True),
+    }
+    refused: ClassVar[dict[str, str]] = {
+        "identity": "a tangent vector at x is not tangent at y",
+        "parallel": "parallel transport has no closed form on Stiefel; 'rotation' is isometric too",
+        "exp": "the exponential map needs a matrix exponential at every step; 'cayley' is of second order too",
+    }
+
+    def __init__(self, d: int, r: int, *, retraction: str = "qr", transport: str = "projection") -> None:
+        self._choose(_orthonormal.check_sizes("Stiefel", d, r), retraction, transport)
+
+    def project(self, x: Array, z: Array) -> Array:
+        """z - x sym(xᵀz)."""
+        return z - x @ _linalg.symmetric_part(x.mT @ z)
+
+    def random_point(self, gaussian: Array) -> Array:
+        """Uniform (Haar)."""
+        return _orthonormal.random_orthonormal(gaussian)
+
+    def violation(self, x: Array) -> Array:
+        """The largest entry of |xᵀx - I|."""
+        return _orthonormal.violation(x)
