@@ -49,6 +49,13 @@ def frobenius(a: Array, b: Array, axes: int = 2) -> Array:
     return namespace(a).sum(a * b, axis=tuple(range(-axes, 0)))
 
 
+def safe_sqrt(a: Array) -> Array:
+    """√a for a sum of squares; its derivative at a = 0 is taken as 0, not NaN."""
+    xp = namespace(a)
+    positive = a > 0
+    return xp.where(positive, xp.sqrt(xp.where(positive, a, 1 + 0 * a)), 0 * a)
+
+
 def cholesky(a: Array) -> Array:
     """The lower factor L of a symmetric positive definite a = L Lᵀ; reads the lower triangle only."""
     if is_jax(a):
@@ -65,9 +72,7 @@ def solve_lower(lower: Array, b: Array) -> Array:
     # NumPy and other namespaces have no triangular solve with batch axes; LU finds the triangle by itself.
     xp = namespace(lower)
     shape = np.broadcast_shapes(lower.shape[:-2], b.shape[:-2])
-    return xp.linalg.solve(
-        xp.broadcast_to(lower, shape + lower.shape[-2:]), xp.broadcast_to(b, shape + b.shape[-2:])
-    )
+    return xp.linalg.solve(xp.broadcast_to(lower, shape + lower.shape[-2:]), xp.broadcast_to(b, shape + b.shape[-2:]))
 
 
 def divide_by_lower_transpose(b: Array, lower: Array) -> Array:
@@ -117,24 +122,18 @@ def _log(xp: Any, w: Array) -> Array:
     return xp.log(xp.where(w > tiny, w, tiny + 0 * w))
 
 
-def _near_zero(
-    xp: Any, w: Array, function: Callable[[Array], Array], series: Callable[[Array], Array]
-) -> Array:
+def _near_zero(xp: Any, w: Array, function: Callable[[Array], Array], series: Callable[[Array], Array]) -> Array:
     """`function` away from zero and its Taylor `series` near it, with no 0/0 in either branch."""
     small = w < 1e-4
     return xp.where(small, series(w), function(xp.where(small, 1 + 0 * w, w)))
 
 
 def _sinc_sqrt(xp: Any, w: Array) -> Array:
-    return _near_zero(
-        xp, w, lambda v: xp.sin(xp.sqrt(v)) / xp.sqrt(v), lambda v: 1 - v / 6 + v**2 / 120 - v**3 / 5040
-    )
+    return _near_zero(xp, w, lambda v: xp.sin(xp.sqrt(v)) / xp.sqrt(v), lambda v: 1 - v / 6 + v**2 / 120 - v**3 / 5040)
 
 
 def _atan_sqrt(xp: Any, w: Array) -> Array:
-    return _near_zero(
-        xp, w, lambda v: xp.atan(xp.sqrt(v)) / xp.sqrt(v), lambda v: 1 - v / 3 + v**2 / 5 - v**3 / 7
-    )
+    return _near_zero(xp, w, lambda v: xp.atan(xp.sqrt(v)) / xp.sqrt(v), lambda v: 1 - v / 3 + v**2 / 5 - v**3 / 7)
 
 
 # First divided differences (f(a) - f(b)) / (a - b), written without cancellation.
@@ -229,6 +228,15 @@ def symmetric_sqrt(a: Array) -> Array:
     return symmetric_functions(a, "sqrt")[0]
 
 
+def check_path(exists: Array) -> None:
+    """Refuse two points with no unique shortest path between them, where the numbers can be seen."""
+    if not is_traced(exists) and not bool(namespace(exists).all(exists)):
+        raise ValueError(
+            "no unique shortest path between these two points (they are at right angles, or opposite); "
+            "take smaller steps or restart more often"
+        )
+
+
 # --- polar factors by Newton-Schulz --------------------------------------------------------------------------
 # Retractions and transports meet matrices close to orthogonal, where a few r×r products replace an
 # eigendecomposition. The loop runs until the error e is below √ε/8: one more step leaves about e².
@@ -240,27 +248,27 @@ def _inverse_sqrt_step(state: tuple[Array, Array, Array]) -> tuple[Array, Array,
     xp = namespace(state[0])
     y, z, _ = state
     correction = (3 * identity_like(y) - z @ y) / 2
-    return y @ correction, correction @ z, xp.max(xp.abs(correction - identity_like(y)))
+    return y @ correction, correction @ z, xp.max(xp.abs(correction - identity_like(y)), axis=(-2, -1))
 
 
 def _polar_step(state: tuple[Array, Array]) -> tuple[Array, Array]:
     xp = namespace(state[0])
     a, _ = state
     correction = (3 * identity_like(a) - a.mT @ a) / 2
-    return a @ correction, xp.max(xp.abs(correction - identity_like(a)))
+    return a @ correction, xp.max(xp.abs(correction - identity_like(a)), axis=(-2, -1))
 
 
 def _iterate(step: Callable[[Any], Any], state: tuple[Array, ...]) -> Any:
-    """Repeat `step` until the last entry of the state, an error, is small (or NaN)."""
+    """Repeat `step` until the last entry of the state, an error for each batch index, is small (or NaN)."""
     tolerance = float(np.sqrt(epsilon(state[0]))) / 8
     if is_jax(state[0]):
-        error = jnp.asarray(jnp.inf, state[0].dtype)
+        error = jnp.full_like(state[-1], jnp.inf)
         start = (jnp.asarray(0), (*state[:-1], error))
-        going_on = lambda c: (c[1][-1] > tolerance) & (c[0] < _MAX_ITERATIONS)  # noqa: E731
+        going_on = lambda c: jnp.any(c[1][-1] > tolerance) & (c[0] < _MAX_ITERATIONS)  # noqa: E731
         return jax.lax.while_loop(going_on, lambda c: (c[0] + 1, step(c[1])), start)[1]
     for _ in range(_MAX_ITERATIONS):
         state = step(state)
-        if not float(state[-1]) > tolerance:
+        if not bool(namespace(state[-1]).any(state[-1] > tolerance)):
             break
     return state
 
@@ -320,8 +328,5 @@ def polar_factor(a: Array) -> Array:
     q = _polar_jax(a) if is_jax(a) else _iterate(_polar_step, (a, a[..., 0, 0]))[0]
     defect = xp.max(xp.abs(q.mT @ q - identity_like(q)), axis=(-2, -1))
     singular = ~(defect < 1e-2)
-    if not is_traced(a) and bool(xp.any(singular)):
-        raise ValueError(
-            "no unique shortest path between these two points: xᵀy is singular; take smaller steps or restart more often"
-        )
+    check_path(~singular)
     return xp.where(singular[..., None, None], xp.nan, q)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
-import tempfile
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -17,9 +17,8 @@ from .registry import Archive
 
 def sha256(path: Path, *, of_content: bool = False) -> str:
     """The SHA-256 of a file or, with `of_content`, of what its gzip layer holds."""
-    opened = gzip.open(path, "rb") if of_content else path.open("rb")
-    with reading(path), opened as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+    with reading(path), gzip.open(path) if of_content else path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def record_path(path: Path) -> Path:
@@ -57,13 +56,14 @@ def _compare(path: Path, actual: str, expected: str, origin: str) -> None:
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Create or replace a file through `write`; a failure or a crash leaves the old file or none, never half of one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".retrax-", suffix=".part")
+    # Not tempfile: its files stay private to the user, and data folders are often shared.
+    temporary = path.with_name(f".retrax-{uuid.uuid4().hex}.part")
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with temporary.open("xb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

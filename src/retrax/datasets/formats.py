@@ -39,15 +39,16 @@ def reading(path: Path) -> Iterator[None]:
         NotImplementedError,
         OSError,
         RuntimeError,
+        SyntaxError,  # Pillow's word for a broken PNG
         ValueError,
         tarfile.TarError,
         zipfile.BadZipFile,
         zlib.error,
     ) as error:
         reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise DataError(
-            f"{path} cannot be read, it is damaged or incomplete ({reason}): fetch it again"
-        ) from error
+        if isinstance(error, PermissionError | FileNotFoundError | IsADirectoryError):
+            raise DataError(f"{path} cannot be opened ({reason})") from error
+        raise DataError(f"{path} is damaged or incomplete ({reason}): remove it and fetch it again") from error
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
@@ -83,8 +84,11 @@ def read_png(content: bytes, mode: str) -> NDArray[np.uint8]:
     """A PNG image as grey (`mode` "L") or colour ("RGB")."""
     from PIL import Image
 
-    with Image.open(io.BytesIO(content), formats=("PNG",)) as image:
-        return np.asarray(image.convert(mode))
+    try:
+        with Image.open(io.BytesIO(content), formats=("PNG",)) as image:
+            return np.asarray(image.convert(mode))
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise ValueError(str(error)) from error
 
 
 def read_npz(path: Path, members: tuple[str, ...]) -> list[NDArray[Any]]:
@@ -147,7 +151,7 @@ def zip_members(
 def tar_members(path: Path, wanted: tuple[str, ...]) -> dict[str, bytes]:
     """The content of the members of a gzipped tar whose base names are `wanted`; all must be there."""
     found = {}
-    with reading(path), tarfile.open(path, "r:gz") as archive:
+    with reading(path), gzip.open(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
         for member in archive:
             _check_names(path, [member.name])
             if not (member.isfile() or member.isdir()):
@@ -158,6 +162,9 @@ def tar_members(path: Path, wanted: tuple[str, ...]) -> dict[str, bytes]:
                 file = archive.extractfile(member)
                 assert file is not None
                 found[name] = file.read()
+        # A tar ends before its gzip layer does, and only at the very end is the checksum compared.
+        while stream.read(1 << 20):
+            pass
     missing = [name for name in wanted if name not in found]
     if missing:
         raise DataError(f"{path} does not contain {missing[0]}")

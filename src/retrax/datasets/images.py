@@ -43,7 +43,7 @@ def area_resize(images: NDArray[Any], size: int) -> NDArray[np.float32]:
         return values
     rows = area_matrix(height, size).astype(np.float32)
     columns = area_matrix(width, size).astype(np.float32)
-    return rows @ values @ columns.T
+    return np.matmul(rows @ values, columns.T, dtype=np.float32)
 
 
 def tiles(images: NDArray[Any], parts: int) -> NDArray[Any]:

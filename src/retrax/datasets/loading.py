@@ -38,9 +38,7 @@ class Dataset:
     source: str
 
 
-def load(
-    name: str, directory: str | os.PathLike[str] | None = None, *, progress: Progress | None = None
-) -> Dataset:
+def load(name: str, directory: str | os.PathLike[str] | None = None, *, progress: Progress | None = None) -> Dataset:
     """Load a real data set: mnist, covtype, yaleb, cifar100, coil100 or kylberg.
 
     The official files are preferred, `NAME.npz` (arrays `images` or `features`, and `labels`) serves as well. A file
@@ -67,9 +65,7 @@ def part_note(source: Source, count: int, classes: int, path: Path) -> str:
     """What to say of a data set that is not complete; empty for one that is."""
     if count == source.count:
         return ""
-    return (
-        f"part: {count} of {source.count} {source.unit}, {classes} of {source.classes} classes ({path.name})"
-    )
+    return f"part: {count} of {source.count} {source.unit}, {classes} of {source.classes} classes ({path.name})"
 
 
 def pca_matrix(name: str, directory: str | os.PathLike[str] | None = None) -> tuple[NDArray[np.float64], str]:
@@ -148,9 +144,11 @@ def _read_yaleb(paths: list[Path], progress: Progress | None) -> Arrays:
 
 
 def _read_cifar100(paths: list[Path], progress: Progress | None) -> Arrays:
-    contents = tar_members(paths[0], ("train.bin", "test.bin"))
+    names = ("train.bin", "test.bin")
+    contents = tar_members(paths[0], names)
     images, labels = [], []
-    for name, content in contents.items():
+    for name in names:
+        content = contents.pop(name)
         if len(content) % 3074:
             raise DataError(f"{paths[0]}: {name} has {len(content)} bytes, not a multiple of 3074")
         records = np.frombuffer(content, dtype=np.uint8).reshape(-1, 3074)
@@ -190,9 +188,7 @@ def _stack(path: Path, members: list[tuple[int, NDArray[np.uint8]]]) -> Arrays:
     shapes = {image.shape for _, image in members}
     if len(shapes) > 1:
         raise DataError(f"{path} mixes images of different sizes: {', '.join(map(str, sorted(shapes)))}")
-    return np.stack([image for _, image in members]), np.array(
-        [label for label, _ in members], dtype=np.uint8
-    )
+    return np.stack([image for _, image in members]), np.array([label for label, _ in members], dtype=np.uint8)
 
 
 _READERS: dict[str, Callable[[list[Path], Progress | None], Arrays]] = {

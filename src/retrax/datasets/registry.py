@@ -63,10 +63,37 @@ class Source:
 
 
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
-_KYLBERG = (
-    "https://filedn.com/lkCRue0RhPO7ercIrqFRl2Y/datasets/KylbergTextureDatasetV1/without-rotations-zip/"
-)
-_TEXTURES = ["blanket1", "blanket2", "canvas1", "ceiling1", "ceiling2", "cushion1", "floor1", "floor2", "grass1", "lentils1", "linseeds1", "oatmeal1", "pearlsugar1", "rice1", "rice2", "rug1", "sand1", "scarf1", "scarf2", "screen1", "seat1", "seat2", "sesameseeds1", "stone1", "stone2", "stone3", "stoneslab1", "wall1"]
+_KYLBERG = "https://filedn.com/lkCRue0RhPO7ercIrqFRl2Y/datasets/KylbergTextureDatasetV1/without-rotations-zip/"
+_TEXTURES = [
+    "blanket1",
+    "blanket2",
+    "canvas1",
+    "ceiling1",
+    "ceiling2",
+    "cushion1",
+    "floor1",
+    "floor2",
+    "grass1",
+    "lentils1",
+    "linseeds1",
+    "oatmeal1",
+    "pearlsugar1",
+    "rice1",
+    "rice2",
+    "rug1",
+    "sand1",
+    "scarf1",
+    "scarf2",
+    "screen1",
+    "seat1",
+    "seat2",
+    "sesameseeds1",
+    "stone1",
+    "stone2",
+    "stone3",
+    "stoneslab1",
+    "wall1",
+]
 
 
 def _mnist(file: str, content: str) -> Archive:
@@ -191,7 +218,8 @@ def require_files(source: Source, folder: Path) -> list[Path]:
     paths = find_files(source, folder)
     if paths is None:
         raise DataError(
-            f"{source.name} is not in {folder}{_partly(source, folder)}. {advice(source, folder)}"
+            f"{source.name} is not in {folder}{_partly(source, folder)}: run `retrax data fetch {source.name}`, "
+            f"or {advice(source, folder)}, or name another folder by --data DIR or {ENVIRONMENT}"
         )
     return paths
 
@@ -204,17 +232,13 @@ def available(directory: str | os.PathLike[str] | None = None) -> dict[str, Path
 
 
 def advice(source: Source, folder: Path) -> str:
-    """How to get a data set by hand or by command."""
+    """How to get a data set by hand."""
     other = " or ".join([f"{source.name}.npz", *source.others])
-    return (
-        f"Fetch {source.official} from {source.origin} (`retrax data fetch {source.name}` does it) "
-        f"and put it in {folder}, or put {other} there;\n"
-        f"another folder is named by --data DIR or the environment variable {ENVIRONMENT}."
-    )
+    return f"fetch {source.official} from {source.origin} and put it in {folder} (or put {other} there)"
 
 
 def _partly(source: Source, folder: Path) -> str:
     missing = [archive.file for archive in source.archives if not (folder / archive.file).is_file()]
     if len(missing) == len(source.archives):
         return ""
-    return f" completely: {len(missing)} of {len(source.archives)} files are missing, the first {missing[0]}"
+    return f" completely ({len(missing)} of {len(source.archives)} files are missing, {missing[0]} first)"

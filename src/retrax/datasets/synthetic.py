@@ -13,9 +13,7 @@ from .errors import DataError
 SPECTRA = ("gap", "exponential")
 
 
-def pca(
-    n: int, d: int, rank: int, *, spectrum: str | ArrayLike = "gap", seed: int = 0
-) -> NDArray[np.float64]:
+def pca(n: int, d: int, rank: int, *, spectrum: str | ArrayLike = "gap", seed: int = 0) -> NDArray[np.float64]:
     """Draw `n` Gaussian samples in `d` dimensions whose covariance has a given spectrum.
 
     The covariance is Q diag(λ) Qᵀ with Q a Haar random orthogonal matrix and λ the *variances*
@@ -48,14 +46,10 @@ def variances(d: int, rank: int, spectrum: str | ArrayLike = "gap") -> NDArray[n
             return np.where(k < rank, 4.0 ** (-k / max(rank - 1, 1)), np.exp(-(k - rank) / 20) / 10)
         if spectrum == "exponential":
             return np.exp(-k / 20)
-        raise DataError(
-            f"unknown spectrum {spectrum!r}: choose {' or '.join(SPECTRA)}, or give {d} variances"
-        )
+        raise DataError(f"unknown spectrum {spectrum!r}: choose {' or '.join(SPECTRA)}, or give {d} variances")
     given = np.asarray(spectrum, dtype=np.float64)
     if given.shape != (d,) or not np.all(np.isfinite(given)) or np.any(given < 0):
-        raise DataError(
-            f"a spectrum is {d} finite, non-negative variances; got an array of shape {given.shape}"
-        )
+        raise DataError(f"a spectrum is {d} finite, non-negative variances; got an array of shape {given.shape}")
     return given
 
 

@@ -22,13 +22,13 @@ def check_sizes(name: str, d: Any, r: Any) -> tuple[int, int]:
 def polar(self: Any, x: Array, u: Array) -> Array:
     """R_x(u) = y (yᵀy)^(-1/2) with y = x + u."""
     y = x + u
-    return y @ _linalg.inverse_sqrt(y.mT @ y)
+    return _tidy_if_single(y @ _linalg.inverse_sqrt(y.mT @ y))
 
 
 def qr(self: Any, x: Array, u: Array) -> Array:
     """R_x(u) = Q of x + u = QR with R's diagonal positive, from the Cholesky factor Rᵀ of (x+u)ᵀ(x+u)."""
     y = x + u
-    return _linalg.divide_by_lower_transpose(y, _linalg.cholesky(y.mT @ y))
+    return _tidy_if_single(_linalg.divide_by_lower_transpose(y, _linalg.cholesky(y.mT @ y)))
 
 
 def tidy(x: Array) -> Array:
@@ -37,6 +37,11 @@ def tidy(x: Array) -> Array:
     It squares an error of rounding size away, so that it cannot build up over many steps.
     """
     return x @ ((3 * _linalg.identity_like(x) - x.mT @ x) / 2)
+
+
+def _tidy_if_single(x: Array) -> Array:
+    """An r×r factorisation leaves an error of ε (1 + ‖u‖²): harmless in double precision, but not in single."""
+    return tidy(x) if _linalg.epsilon(x) > 1e-10 else x
 
 
 def random_orthonormal(gaussian: Array) -> Array:

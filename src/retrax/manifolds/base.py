@@ -37,15 +37,17 @@ class NamedTransport:
 class Manifold(abc.ABC):
     """What estimators, scalings and drivers may ask of a manifold (the laws stand in the module's docstring)."""
 
+    def each(self, operation: Callable[..., Any], *trees: Any) -> Any:
+        """`operation(manifold, *parts)` for each factor; a manifold that is no product is its own only factor."""
+        return operation(self, *trees)
+
     @abc.abstractmethod
     def inner(self, x: Point, u: Tangent, v: Tangent) -> Array:
         """⟨u, v⟩_x, one number for each leading batch index."""
 
     def norm(self, x: Point, u: Tangent) -> Array:
         """‖u‖_x."""
-        squared = self.inner(x, u, u)
-        xp = _linalg.namespace(squared)
-        return xp.sqrt(xp.where(squared > 0, squared, 0 * squared))
+        return _linalg.safe_sqrt(self.inner(x, u, u))
 
     @abc.abstractmethod
     def project(self, x: Point, z: Tangent) -> Tangent:

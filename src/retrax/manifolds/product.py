@@ -19,9 +19,7 @@ class Product(Manifold):
             raise ValueError("Product needs at least one manifold")
         for leaf in leaves:
             if not isinstance(leaf, Manifold):
-                raise TypeError(
-                    f"a Product is a tuple, dict or pytree of manifolds; found {type(leaf).__name__}"
-                )
+                raise TypeError(f"a Product is a tuple, dict or pytree of manifolds; found {type(leaf).__name__}")
         self._leaves: tuple[Manifold, ...] = tuple(leaves)
 
     @property
@@ -45,13 +43,10 @@ class Product(Manifold):
         """The part of `tree` that belongs to each factor."""
         return self._structure.flatten_up_to(tree)
 
-    def _each(self, operation: Callable[..., Any], *trees: Any) -> Any:
+    def each(self, operation: Callable[..., Any], *trees: Any) -> Any:
+        """`operation(manifold, *parts)` for each factor, in the structure of the factors."""
         parts = zip(self._leaves, *(self._split(tree) for tree in trees), strict=True)
         return jax.tree.unflatten(self._structure, [operation(*part) for part in parts])
-
-    def factor_inner(self, x: Point, u: Tangent, v: Tangent) -> Any:
-        """⟨uᵢ, vᵢ⟩ for each factor, in the structure of the factors."""
-        return self._each(lambda m, *args: m.inner(*args), x, u, v)
 
     @property
     def isometric(self) -> bool:
@@ -65,35 +60,35 @@ class Product(Manifold):
 
     def inner(self, x: Point, u: Tangent, v: Tangent) -> Array:
         """The sum of the factors' inner products."""
-        return sum(self._split(self.factor_inner(x, u, v)))
+        return sum(self._split(self.each(lambda m, *args: m.inner(*args), x, u, v)))
 
     def project(self, x: Point, z: Tangent) -> Tangent:
         """Factor by factor."""
-        return self._each(lambda m, *args: m.project(*args), x, z)
+        return self.each(lambda m, *args: m.project(*args), x, z)
 
     def gradient(self, x: Point, ambient_gradient: Tangent) -> Tangent:
         """Factor by factor."""
-        return self._each(lambda m, *args: m.gradient(*args), x, ambient_gradient)
+        return self.each(lambda m, *args: m.gradient(*args), x, ambient_gradient)
 
     def retract(self, x: Point, u: Tangent) -> Point:
         """Factor by factor."""
-        return self._each(lambda m, *args: m.retract(*args), x, u)
+        return self.each(lambda m, *args: m.retract(*args), x, u)
 
     def transport(self, x: Point, y: Point, u: Tangent) -> Tangent:
         """Factor by factor."""
-        return self._each(lambda m, *args: m.transport(*args), x, y, u)
+        return self.each(lambda m, *args: m.transport(*args), x, y, u)
 
     def random_point(self, gaussian: Any) -> Point:
         """Factor by factor."""
-        return self._each(lambda m, *args: m.random_point(*args), gaussian)
+        return self.each(lambda m, *args: m.random_point(*args), gaussian)
 
     def random_tangent(self, x: Point, gaussian: Any) -> Tangent:
         """Factor by factor."""
-        return self._each(lambda m, *args: m.random_tangent(*args), x, gaussian)
+        return self.each(lambda m, *args: m.random_tangent(*args), x, gaussian)
 
     def violation(self, x: Point) -> Array:
         """The largest violation among the factors."""
-        parts = self._split(self._each(lambda m, *args: m.violation(*args), x))
+        parts = self._split(self.each(lambda m, *args: m.violation(*args), x))
         xp = _linalg.namespace(parts[0])
         worst = parts[0]
         for part in parts[1:]:
@@ -106,8 +101,6 @@ class Product(Manifold):
             parts = self._split(x)
         except ValueError as error:
             raise ValueError(f"{name} does not have the structure of {self}: {error}") from None
-        paths = [
-            jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(self.factors)[0]
-        ]
+        paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(self.factors)[0]]
         for manifold, part, path in zip(self._leaves, parts, paths, strict=True):
             manifold.check_point(part, tolerance, f"{name}{path}")

@@ -43,9 +43,7 @@ class SPD(ArrayManifold):
     """`SPD(d)`: symmetric positive definite d×d matrices, affine-invariant metric."""
 
     retractions: ClassVar[dict[str, Retraction]] = {"exp": exponential, "second-order": second_order}
-    transports: ClassVar[dict[str, NamedTransport]] = {
-        "parallel": NamedTransport(parallel_transport, isometric=True)
-    }
+    transports: ClassVar[dict[str, NamedTransport]] = {"parallel": NamedTransport(parallel_transport, isometric=True)}
     refused: ClassVar[dict[str, str]] = {
         "identity": "it does not respect the affine-invariant metric",
         "projection": "every symmetric matrix is tangent at every point, so it would be the identity, "
@@ -68,7 +66,7 @@ class SPD(ArrayManifold):
     def norm(self, x: Array, u: Array) -> Array:
         """‖L⁻¹ u L⁻ᵀ‖_F, with one factorisation instead of `inner`'s two solves."""
         white = _linalg.whiten(_linalg.cholesky(x), u)
-        return _linalg.namespace(x).sqrt(_linalg.frobenius(white, white))
+        return _linalg.safe_sqrt(_linalg.frobenius(white, white))
 
     def project(self, x: Array, z: Array) -> Array:
         """(z + zᵀ) / 2."""
@@ -90,7 +88,7 @@ class SPD(ArrayManifold):
     def distance(self, x: Array, y: Array) -> Array:
         """‖log(L⁻¹ y L⁻ᵀ)‖_F."""
         logarithm = _linalg.symmetric_log(_linalg.whiten(_linalg.cholesky(x), y))
-        return _linalg.namespace(x).sqrt(_linalg.frobenius(logarithm, logarithm))
+        return _linalg.safe_sqrt(_linalg.frobenius(logarithm, logarithm))
 
     def random_point(self, gaussian: Array) -> Array:
         """exp(sym(gaussian) / √d): eigenvalues around 1, as likely large as small."""

@@ -46,8 +46,14 @@ def exponential(self: "Sphere", x: Array, u: Array) -> Array:
 
 
 def parallel_transport(self: "Sphere", x: Array, y: Array, u: Array) -> Array:
-    """Along the great circle from x to y: T u = u - ⟨y, u⟩ / (1 + ⟨x, y⟩) (x + y)."""
-    return u - _dot(y, u) / (1 + _dot(x, y)) * (x + y)
+    """Along the great circle from x to y: T u = u - ⟨y, u⟩ / (1 + ⟨x, y⟩) (x + y).
+
+    For a tangent u that is the reflection u - 2 ⟨s, u⟩ / ⟨s, s⟩ s with s = x + y: isometric even close to y = -x.
+    """
+    middle = x + y
+    squared = _dot(middle, middle)
+    _linalg.check_path(squared > 0)
+    return u - 2 * _dot(middle, u) / squared * middle
 
 
 class Sphere(ArrayManifold):

@@ -45,7 +45,7 @@ class Stiefel(ArrayManifold):
     refused: ClassVar[dict[str, str]] = {
         "identity": "a tangent vector at x is not tangent at y",
         "parallel": "parallel transport has no closed form on Stiefel; 'rotation' is isometric too",
-        "exp": "the exponential map needs a matrix exponential at every step; 'cayley' is of second order too",
+        "exp": "the exponential map needs a matrix exponential at every step; 'polar' is of second order too",
     }
 
     def __init__(self, d: int, r: int, *, retraction: str = "qr", transport: str = "projection") -> None:

@@ -1,0 +1,25 @@
+"""Data sets: synthetic generators, loaders of six real ones, covariance features. Not the problems posed on them."""
+
+from __future__ import annotations
+
+from . import features, synthetic
+from .download import fetch, verify
+from .errors import DataError
+from .loading import Dataset, load, pca_matrix
+from .registry import REGISTRY, Archive, Source, available, data_directory
+
+__all__ = [
+    "REGISTRY",
+    "Archive",
+    "DataError",
+    "Dataset",
+    "Source",
+    "available",
+    "data_directory",
+    "features",
+    "fetch",
+    "load",
+    "pca_matrix",
+    "synthetic",
+    "verify",
+]

@@ -1,0 +1,167 @@
+"""Downloading the official files and checking what is there; the only part of the package that uses the network."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from .checksums import check_published, check_recorded, record_path, sha256, write_atomically
+from .errors import DataError
+from .formats import reading
+from .loading import Progress, load
+from .registry import REGISTRY, Archive, Source, advice, data_directory, find_source, require_files
+
+TIMEOUT = 30  # seconds without a byte from the server
+
+
+def fetch(
+    name: str,
+    directory: str | os.PathLike[str] | None = None,
+    *,
+    progress: Progress | bool | None = False,
+    base_url: str | None = None,
+    registry: Mapping[str, Source] = REGISTRY,
+) -> list[Path]:
+    """Download the official files of a data set that are not there yet, and check them all.
+
+    A file with a published checksum must match it. One without is taken as it comes, its checksum is recorded beside
+    it (`FILE.sha256`), and later reads are compared with that. A download that fails leaves nothing behind.
+
+    Args:
+        name: the data set, in any case.
+        directory: where to put the files; else the folder RETRAX_DATA names, else the user's cache folder.
+        progress: called as progress(bytes, total) for each file; True shows a progress bar.
+        base_url: a mirror, from which each file is taken by its official name.
+        registry: the data sets known.
+
+    Returns:
+        The paths of the files.
+    """
+    source = find_source(name, registry)
+    folder = data_directory(directory)
+    paths = []
+    for archive in source.archives:
+        path = folder / archive.file
+        if path.is_file():
+            _ = check_published(path, archive) or check_recorded(path)
+        else:
+            url = f"{base_url.rstrip('/')}/{archive.file}" if base_url else archive.url
+            with _reporting(progress, archive.file) as report:
+                _download(archive, url, path, report, advice(source, folder))
+        paths.append(path)
+    return paths
+
+
+def verify(name: str, directory: str | os.PathLike[str] | None = None) -> str:
+    """Check a data set against its checksums and read it completely; returns in words what was checked."""
+    source = find_source(name)
+    paths = require_files(source, data_directory(directory))
+    archives = {archive.file: archive for archive in source.archives}
+    checks = []
+    for path in paths:
+        if path.name in archives and check_published(path, archives[path.name]):
+            checks.append("published checksum")
+        elif check_recorded(path):
+            checks.append("checksum recorded at download")
+        else:
+            checks.append("no checksum known")
+    dataset = load(source.name, directory)
+    how = ", ".join(dict.fromkeys(checks))
+    return "; ".join(filter(None, (f"{len(dataset.data)} {source.unit} read, {how}", dataset.note)))
+
+
+def _download(archive: Archive, url: str, path: Path, report: Progress | None, help_text: str) -> None:
+    import pooch
+
+    # The identity encoding keeps a server from sending a .gz that arrives unzipped.
+    downloader = pooch.HTTPDownloader(
+        progressbar=_Bar(report) if report else False,
+        chunk_size=1 << 16,
+        timeout=TIMEOUT,
+        headers={"Accept-Encoding": "identity"},
+    )
+    expected = None if archive.of_content else archive.sha256
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".retrax-") as temporary, _quiet_pooch():
+            partial = Path(pooch.retrieve(url, expected, fname=path.name, path=temporary, downloader=downloader))
+            _check_arrived(partial, archive)
+            digest = sha256(partial)
+            write_atomically(record_path(path), lambda file: file.write(f"{digest}  {path.name}\n".encode()))
+            partial.chmod(record_path(path).stat().st_mode)  # pooch's temporary file is private to the user
+            os.replace(partial, path)
+    except OSError as error:
+        raise DataError(f"could not download {url} ({_reason(error)}): {help_text}") from error
+    except ValueError as error:
+        raise DataError(
+            f"{url} sent something else than {path.name}: {_complaint(archive)}; nothing was kept"
+        ) from error
+
+
+def _check_arrived(path: Path, archive: Archive) -> None:
+    """What pooch's own check of the file's checksum does not cover: content checksums, and files that have none."""
+    if archive.of_content:
+        check_published(path, archive)
+    elif archive.sha256 is None:
+        # Without this an error page or a cut-off file would be recorded as genuine.
+        with reading(path), zipfile.ZipFile(path) as file:
+            if file.testzip() is not None:
+                raise DataError(f"{path} is damaged")
+
+
+def _complaint(archive: Archive) -> str:
+    return "not an intact zip file" if archive.sha256 is None else "wrong checksum"
+
+
+def _reason(error: Exception) -> str:
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    words = " ".join(str(error).split())
+    return f"HTTP status {status}" if status else f"{type(error).__name__}: {words[:100]}"
+
+
+class _Bar:
+    """Pooch's idea of a progress bar, passed on as progress(done, total)."""
+
+    def __init__(self, report: Progress) -> None:
+        self.report = report
+        self.total = 0
+        self.done = 0
+
+    def update(self, amount: int) -> None:
+        self.done = min(self.done + amount, self.total or self.done + amount)
+        self.report(self.done, self.total)
+
+    def reset(self) -> None:
+        self.done = 0
+
+    def close(self) -> None:
+        pass
+
+
+@contextmanager
+def _reporting(progress: Progress | bool | None, label: str) -> Iterator[Progress | None]:
+    if progress is True:
+        from .reporting import reporting
+
+        with reporting(label) as report:
+            yield report
+    else:
+        yield progress or None
+
+
+@contextmanager
+def _quiet_pooch() -> Iterator[None]:
+    import pooch
+
+    logger = pooch.get_logger()
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

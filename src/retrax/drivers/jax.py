@@ -1,0 +1,145 @@
+"""The compiled driver: stretches of steps run inside one XLA loop whose length is data, not program.
+
+A method's numbers, the samples and the step count are arguments, so that a second run compiles nothing.
+"""
+
+import contextlib
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from retrax._tree import subtract
+from retrax.methods import Method, State
+from retrax.problems.base import BatchOracle, LargeBatchOracle, Objective, Problem, SampleMean, chunk_length
+from retrax.typing import Array, Batch, Point
+
+
+def precision(dtype: str) -> contextlib.AbstractContextManager[None]:
+    """JAX's scoped 64-bit switch: float64 inside a run, without changing the user's global setting."""
+    return jax.enable_x64(dtype == "float64")
+
+
+def _fetch(data: Batch | None, batches: Batch, i: Any) -> Batch:
+    """Batch i: gathered from resident data by its indices, or taken from a stack of batches."""
+    if data is None:
+        return jax.tree.map(lambda a: a[i], batches)
+    indices = batches[i]
+    return jax.tree.map(lambda a: a.at[indices].get(mode="promise_in_bounds"), data)
+
+
+def advance(
+    objective: Objective,
+    method: Method,
+    data: Batch | None,
+    x: Point,
+    state: State,
+    batches: Batch,
+    first: Any,
+    count: Any,
+) -> tuple[Point, State]:
+    """`count` steps, from step `first` on."""
+    dtype = jnp.result_type(*jax.tree.leaves(x))
+
+    def body(i: Any, carry: tuple[Point, State]) -> tuple[Point, State]:
+        oracle = BatchOracle(objective, _fetch(data, batches, i))
+        return method.step(objective.manifold, oracle, *carry, (first + i).astype(dtype))
+
+    return jax.lax.fori_loop(0, count, body, (x, state))
+
+
+def restart(objective: Objective, method: Method, mean: Any, x: Point, state: State, first: Any) -> tuple[Point, State]:
+    """Step `first`, from a large batch."""
+    dtype = jnp.result_type(*jax.tree.leaves(x))
+    return method.restart(objective.manifold, LargeBatchOracle(mean), x, state, first.astype(dtype))
+
+
+def measure(objective: Objective, mean: Any, with_error: bool, x: Point, state: State) -> dict[str, Array]:
+    """What a record holds, apart from counters."""
+    manifold, last = objective.manifold, state.last
+    loss, gradient = mean(x)
+    row = {
+        "loss": loss,
+        "gradient_norm": manifold.norm(x, gradient),
+        "violation": manifold.violation(x),
+        "direction_norm": manifold.norm(last.point, last.vector),
+    }
+    if with_error:
+        difference = subtract(last.vector, mean.gradient(last.point))
+        row["estimator_error"] = manifold.norm(last.point, difference)
+    return row
+
+
+_advance = functools.partial(jax.jit, static_argnums=0)(advance)
+_restart = functools.partial(jax.jit, static_argnums=0)(restart)
+_measure = functools.partial(jax.jit, static_argnums=(0, 2))(measure)
+
+
+def with_dtype(method: Method, dtype: str) -> Method:
+    """The method with its numbers as arrays of the run's dtype, so that they neither promote nor retrace."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=dtype), method)
+
+
+class JaxDriver:
+    """Runs one method on one problem; used inside `precision(dtype)`."""
+
+    def __init__(self, problem: Problem, method: Method, dtype: str) -> None:
+        self.problem, self.dtype = problem, dtype
+        self.objective = problem.objective
+        self.method = with_dtype(method, dtype)
+        self.data = problem.on_device(dtype) if problem.source.resident else None
+
+    def start(self, x0: Point) -> tuple[Point, State]:
+        """The first point on the device, and the method's empty state."""
+        x = jax.tree.map(lambda a: jnp.asarray(a, dtype=self.dtype), x0)
+        return x, self.method.init(self.objective.manifold, x)
+
+    def mean_over(self, payload: Any) -> Any:
+        """F over a large batch: all the data, the rows that the payload names, or the payload itself."""
+        if self.data is None:
+            batch = self.put(payload)
+            return SampleMean(self.objective, chunk_length(batch), batch)
+        if payload is None:
+            return self.problem.full(self.data)
+        return SampleMean(self.objective, chunk_length(self.data), self.data, jnp.asarray(payload))
+
+    def put(self, payload: Any) -> Any:
+        """A payload as device arrays."""
+        return jax.tree.map(jnp.asarray, payload)
+
+    def restart(self, x: Point, state: State, payload: Any, first: int) -> tuple[Point, State]:
+        """One restart."""
+        return _restart(self.objective, self.method, self.mean_over(payload), x, state, jnp.asarray(first))
+
+    def advance(self, x: Point, state: State, payload: Any, first: int, count: int) -> tuple[Point, State]:
+        """`count` steps."""
+        return _advance(
+            self.objective, self.method, self.data, x, state, self.put(payload), jnp.asarray(first), jnp.asarray(count)
+        )
+
+    def measure(self, mean: Any, with_error: bool, x: Point, state: State) -> dict[str, float]:
+        """A record's figures."""
+        row = _measure(self.objective, mean, with_error, x, state)
+        return {name: float(value) for name, value in row.items()}
+
+    def compile_restart(self, x: Point, state: State, payload: Any) -> None:
+        """Compile ahead, so that the clock sees only running."""
+        _restart.lower(self.objective, self.method, self.mean_over(payload), x, state, jnp.asarray(1)).compile()
+
+    def compile_advance(self, x: Point, state: State, payload: Any) -> None:
+        """Compile ahead, so that the clock sees only running."""
+        _advance.lower(
+            self.objective, self.method, self.data, x, state, self.put(payload), jnp.asarray(1), jnp.asarray(1)
+        ).compile()
+
+    @staticmethod
+    def wait(tree: Any) -> None:
+        """Until the device has finished."""
+        jax.block_until_ready(tree)
+
+    @staticmethod
+    def to_numpy(tree: Any) -> Any:
+        """NumPy copies."""
+        return jax.tree.map(np.asarray, tree)

@@ -1,0 +1,210 @@
+"""The methods: estimator × scaling × step-size schedule, followed by one retraction. Each recipe is one expression.
+
+A `Method` is a value whose numbers (η₀, ρ₀, β, ...) are data to the compiler; its parts can be recombined freely:
+`Method(RecursiveMomentum(...), RASA(...), power(0.1, -1/3))` is RSRM with RASA's scaling, which nobody has tried.
+"""
+
+import math
+import numbers
+from typing import Any, NamedTuple
+
+from retrax import schedules
+from retrax._tree import pytree, scale, static
+from retrax.estimators import SVRG, Estimate, Momentum, Plain, RecursiveMomentum
+from retrax.manifolds.base import Manifold
+from retrax.scalings import RASA, AMSGrad, Coordinatewise, Identity, Normalised
+from retrax.schedules import Schedule
+from retrax.typing import Anchored, Oracle, Point
+
+
+class State(NamedTuple):
+    """What a method carries from step to step, besides the point."""
+
+    last: Anchored
+    """The last direction d_t, before scaling, with the point x_t it belongs to."""
+    memory: Any
+    """The estimator's."""
+    scaling: Any
+    """The scaling's."""
+
+
+@pytree
+class Method:
+    """x_{t+1} = R_{x_t}(-η_t scaling(d_t)), with d_t from the estimator.
+
+    `restart_every`: a large batch every so many steps ("epoch": once per pass over the data; None: never again).
+    `first_batch_size`: the default size of the batches that start and restart it ("all": the whole data; None: as
+    the other batches).
+    """
+
+    estimator: Any
+    scaling: Any
+    step_size: Schedule
+    name: str = static(default="custom")
+    restart_every: int | str | None = static(default=None)
+    first_batch_size: int | str | None = static(default=None)
+
+    @property
+    def evaluations(self) -> int:
+        """Gradients per sample in `step`; `restart` needs one."""
+        return self.estimator.evaluations
+
+    def init(self, manifold: Manifold, x: Point) -> State:
+        """The state before the first step, which must be a `restart`. Calls no oracle."""
+        return State(Anchored(x, scale(0, x)), self.estimator.init(x), self.scaling.init(manifold, x))
+
+    def restart(self, manifold: Manifold, oracle: Oracle, x: Point, state: State, t: Any) -> tuple[Point, State]:
+        """Step t with a fresh estimate from a large batch."""
+        estimate, memory = self.estimator.reset(oracle, x)
+        return self._move(manifold, x, estimate, memory, state, t)
+
+    def step(self, manifold: Manifold, oracle: Oracle, x: Point, state: State, t: Any) -> tuple[Point, State]:
+        """Step t with a mini-batch."""
+        estimate, memory = self.estimator.update(manifold, oracle, x, state.last, state.memory, t)
+        return self._move(manifold, x, estimate, memory, state, t)
+
+    def _move(
+        self, manifold: Manifold, x: Point, estimate: Estimate, memory: Any, state: State, t: Any
+    ) -> tuple[Point, State]:
+        direction, scaling_memory = self.scaling.apply(manifold, x, estimate, state.scaling)
+        moved = manifold.retract(x, scale(-self.step_size(t), direction))
+        return moved, State(Anchored(x, estimate.direction), memory, scaling_memory)
+
+
+def rsgd(learning_rate: Any) -> Method:
+    """Riemannian SGD: x_{t+1} = R(-η_t grad f_S(x_t)), η_t = η₀ t^(-1/2). Bonnabel (2013).
+
+    Choose it as the baseline. Cost: b SFO a step.
+    """
+    return Method(Plain(), Identity(), schedules.step_size(learning_rate, -1 / 2), "RSGD")
+
+
+def csgd_m(learning_rate: Any, momentum: Any = 0.999) -> Method:
+    """Constrained SGD with momentum: d_t = β T d_{t-1} + (1-β) grad f_S(x_t). Kumar Roy, Mhammedi & Harandi (2018).
+
+    β = 0.999 is what the paper prints; 0.9 is the usual choice and often better. Cost: b SFO a step.
+    """
+    return Method(
+        Momentum(schedules.momentum(momentum, "momentum")),
+        Identity(),
+        schedules.step_size(learning_rate, -1 / 2),
+        "cSGD-M",
+    )
+
+
+def crmsprop(learning_rate: Any, beta: float = 0.9, epsilon: float = 1e-8) -> Method:
+    """Constrained RMSProp, the paper's variant: entrywise scaling in the ambient space, then projection.
+
+    Kumar Roy, Mhammedi & Harandi (2018), modified as in the paper's experiments section. Cost: b SFO a step.
+    """
+    return Method(
+        Plain(),
+        Coordinatewise(*_adaptation(beta, epsilon)),
+        schedules.step_size(learning_rate, -1 / 2),
+        "cRMSProp",
+    )
+
+
+def ramsgrad(learning_rate: Any, momentum: Any = 0.999, beta: float = 0.9, epsilon: float = 1e-8) -> Method:
+    """RAMSGRAD: momentum, divided by the root of the running maximum of the averaged ‖grad f_S‖².
+
+    One number per factor of a product manifold, as in Bécigneul & Ganea (2019); on one manifold this is the paper's
+    variant. β's as the paper prints them (the reverse of Adam's habit). Cost: b SFO a step.
+    """
+    return _adam_like(learning_rate, momentum, beta, epsilon, maximum=True, name="RAMSGRAD")
+
+
+def radam(learning_rate: Any, momentum: Any = 0.9, beta: float = 0.999, epsilon: float = 1e-8) -> Method:
+    """RADAM: as `ramsgrad`, with the averaged ‖grad f_S‖² itself instead of its running maximum.
+
+    Bécigneul & Ganea (2019), in its original form: one number per factor of a product. Cost: b SFO a step.
+    """
+    return _adam_like(learning_rate, momentum, beta, epsilon, maximum=False, name="RADAM")
+
+
+def _adam_like(learning_rate: Any, momentum: Any, beta: float, epsilon: float, *, maximum: bool, name: str) -> Method:
+    return Method(
+        Momentum(schedules.momentum(momentum, "momentum")),
+        AMSGrad(*_adaptation(beta, epsilon), maximum=maximum),
+        schedules.step_size(learning_rate, -1 / 2),
+        name,
+    )
+
+
+def rasa(learning_rate: Any, sides: str = "LR", beta: float = 0.9, epsilon: float = 1e-8) -> Method:
+    """RASA: adapts the row ("L") and column ("R") subspaces. Kasai, Jawanpuria & Mishra (2019).
+
+    For matrix manifolds whose rows or columns differ much in scale. Cost: b SFO a step.
+    """
+    if sides not in ("L", "R", "LR"):
+        raise ValueError(f"sides must be 'L', 'R' or 'LR', not {sides!r}")
+    return Method(
+        Plain(),
+        RASA(*_adaptation(beta, epsilon), sides=sides),
+        schedules.step_size(learning_rate, -1 / 2),
+        f"RASA-{sides}",
+    )
+
+
+def rsrm(learning_rate: Any, rho: Any = 0.1, *, scaling: Any = None) -> Method:
+    """RSRM, Riemannian stochastic recursive momentum: Algorithm 1 of Han & Gao (2021).
+
+    d_t = grad f_S(x_t) + (1 - ρ_t) T(d_{t-1} - grad f_S(x_{t-1})), ρ_t = ρ₀ t^(-2/3), η_t = η₀ t^(-1/3).
+    Variance reduction without restarts: the first choice where samples are many or arrive in a stream.
+    Cost: 2b SFO a step, and one first batch (100 by default). See `schedules.rsrm_theory` for Theorem 1's constants.
+    """
+    return Method(
+        RecursiveMomentum(schedules.momentum(rho, "rho", -2 / 3)),
+        Identity() if scaling is None else scaling,
+        schedules.step_size(learning_rate, -1 / 3),
+        "RSRM",
+        first_batch_size=100,
+    )
+
+
+def rsvrg(learning_rate: Any, restart_every: int | str = "epoch") -> Method:
+    """RSVRG: d_t = grad f_S(x_t) - T(grad f_S(x̄) - ḡ) with an anchor x̄ renewed every `restart_every` steps.
+
+    Zhang, Reddi & Sra (2016); Sato, Kasai & Mishra (2019). For finite sums that can be passed over many times.
+    Constant step size. Cost: 2b SFO a step, and a large batch (by default all the data) at each restart.
+    """
+    return _restarting(SVRG(), Identity(), learning_rate, restart_every, "RSVRG")
+
+
+def rsrg(learning_rate: Any, restart_every: int | str = "epoch") -> Method:
+    """RSRG: the recursive estimator (ρ ≡ 0), started anew from a large batch every `restart_every` steps.
+
+    Kasai, Sato & Mishra (2018). Constant step size. Cost: 2b SFO a step, and a large batch at each restart.
+    """
+    return _restarting(RecursiveMomentum(schedules.constant(0.0)), Identity(), learning_rate, restart_every, "RSRG")
+
+
+def rspider(learning_rate: Any, restart_every: int | str = "epoch") -> Method:
+    """RSPIDER: RSRG with steps of fixed length, x_{t+1} = R(-η d_t / ‖d_t‖).
+
+    Zhou, Yuan & Feng (2019); Zhang, Zhang & Sra (2018). Cost: 2b SFO a step, and a large batch at each restart.
+    """
+    return _restarting(
+        RecursiveMomentum(schedules.constant(0.0)), Normalised(), learning_rate, restart_every, "RSPIDER"
+    )
+
+
+def _restarting(estimator: Any, scaling: Any, learning_rate: Any, restart_every: int | str, name: str) -> Method:
+    if restart_every != "epoch" and not (isinstance(restart_every, numbers.Integral) and restart_every >= 1):
+        raise ValueError(f"restart_every must be a positive number of steps or 'epoch', not {restart_every!r}")
+    return Method(
+        estimator,
+        scaling,
+        schedules.step_size(learning_rate, 0.0),
+        name,
+        restart_every=restart_every,
+        first_batch_size="all",
+    )
+
+
+def _adaptation(beta: float, epsilon: float) -> tuple[float, float]:
+    if isinstance(beta, numbers.Real) and not 0 <= beta < 1:
+        raise ValueError(f"beta must lie in [0, 1), not {beta!r}")
+    if isinstance(epsilon, numbers.Real) and not (math.isfinite(epsilon) and epsilon > 0):
+        raise ValueError(f"epsilon must be positive, not {epsilon!r}")
+    return beta, epsilon

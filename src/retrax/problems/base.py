@@ -1,0 +1,211 @@
+"""A problem: a loss, a manifold and data. Its functions (static) are kept apart from its arrays (data)."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from retrax import sampling, sources
+from retrax._tree import pytree, static
+from retrax.manifolds.base import Manifold
+from retrax.typing import Array, Batch, Point, Tangent
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """The functions of a problem; hashable, so that compiled code can be found again."""
+
+    loss: Callable[[Point, Batch], Array]
+    manifold: Manifold
+    ambient_gradient: Callable[[Point, Batch], Tangent] | None = None
+    riemannian_gradient: Callable[[Point, Batch], Tangent] | None = None
+
+    def gradient(self, x: Point, batch: Batch) -> Tangent:
+        """grad f_S(x): given in closed form, or by automatic differentiation of the loss."""
+        if self.riemannian_gradient is not None:
+            return self.riemannian_gradient(x, batch)
+        if self.ambient_gradient is not None:
+            return self.manifold.gradient(x, self.ambient_gradient(x, batch))
+        return self.manifold.gradient(x, jax.grad(self.loss)(x, batch))
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchOracle:
+    """The oracle of `retrax.typing`: an objective and a batch already drawn."""
+
+    objective: Objective
+    batch: Batch
+
+    def __call__(self, x: Point) -> Tangent:
+        """grad f_S(x)."""
+        return self.objective.gradient(x, self.batch)
+
+    def pair(self, x: Point, y: Point) -> tuple[Tangent, Tangent]:
+        """(grad f_S(x), grad f_S(y))."""
+        return self(x), self(y)
+
+
+@pytree
+class SampleMean:
+    """F(x) and grad F(x) as means over samples, computed in chunks so that memory stays bounded.
+
+    Over all of `data`, or over the samples that `indices` names.
+    """
+
+    objective: Objective = static()
+    chunk: int = static()
+    data: Batch
+    indices: Array | None = None
+
+    def __call__(self, x: Point) -> tuple[Array, Tangent]:
+        """(F(x), grad F(x))."""
+        return self._mean(self._both, x)
+
+    def gradient(self, x: Point) -> Tangent:
+        """grad F(x)."""
+        return self._mean(self.objective.gradient, x)
+
+    def _both(self, x: Point, batch: Batch) -> tuple[Array, Tangent]:
+        return self.objective.loss(x, batch), self.objective.gradient(x, batch)
+
+    def _part(self, start: Any, size: int) -> Batch:
+        if self.indices is None:
+            return jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, size), self.data)
+        chosen = jax.lax.dynamic_slice_in_dim(self.indices, start, size)
+        return jax.tree.map(lambda a: a[chosen], self.data)
+
+    def _mean(self, function: Callable[[Point, Batch], Any], x: Point) -> Any:
+        n = sample_count(self.data if self.indices is None else self.indices)
+        size = min(self.chunk, n)
+        if size == n:
+            return function(x, self.data if self.indices is None else self._part(0, n))
+
+        def accumulate(total: Any, index: Array) -> tuple[Any, None]:
+            return add_trees(total, scale_tree(size / n, function(x, self._part(index * size, size)))), None
+
+        whole, rest = divmod(n, size)
+        shapes = jax.eval_shape(function, x, self._part(0, size))
+        total = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+        total, _ = jax.lax.scan(accumulate, total, jnp.arange(whole))
+        if rest:
+            total = add_trees(total, scale_tree(rest / n, function(x, self._part(whole * size, rest))))
+        return total
+
+
+@dataclasses.dataclass(frozen=True)
+class LargeBatchOracle:
+    """The oracle of a restart: a large batch, evaluated in chunks."""
+
+    mean: Any
+
+    def __call__(self, x: Point) -> Tangent:
+        """grad f_S(x)."""
+        return self.mean.gradient(x)
+
+    def pair(self, x: Point, y: Point) -> tuple[Tangent, Tangent]:
+        """(grad f_S(x), grad f_S(y))."""
+        return self(x), self(y)
+
+
+def add_trees(a: Any, b: Any) -> Any:
+    """Leafwise sum, for trees that may mix numbers and arrays."""
+    return jax.tree.map(jnp.add, a, b)
+
+
+def scale_tree(factor: float, a: Any) -> Any:
+    """Leafwise product with a number."""
+    return jax.tree.map(lambda leaf: factor * leaf, a)
+
+
+def sample_count(data: Batch) -> int:
+    """The length of the leading axis."""
+    return int(jax.tree.leaves(data)[0].shape[0])
+
+
+class Problem:
+    """min F(x) = E f(x, ω) over a manifold: a loss, the manifold, and where samples come from.
+
+    `loss(x, batch)` is any JAX function that returns the mean over the samples of the batch (its leading axis).
+    The gradient is derived automatically, unless `gradient(x, batch)` (of the ambient space) or
+    `riemannian_gradient(x, batch)` is given. `optimum`, where known, is F's smallest value and gives the column "gap".
+    """
+
+    def __init__(
+        self,
+        loss: Callable[[Point, Batch], Array],
+        manifold: Manifold,
+        data: Any = None,
+        *,
+        gradient: Callable[[Point, Batch], Tangent] | None = None,
+        riemannian_gradient: Callable[[Point, Batch], Tangent] | None = None,
+        optimum: float | None = None,
+    ) -> None:
+        if not callable(loss):
+            raise TypeError(f"loss must be a function of a point and a batch, not {type(loss).__name__}")
+        if not isinstance(manifold, Manifold):
+            raise TypeError(
+                f"manifold must be one of retrax's (for example retrax.Grassmann(100, 10)), not {type(manifold).__name__}"
+            )
+        if data is None:
+            raise TypeError("data is missing: give arrays, a memory-mapped array, or an iterable of batches")
+        self.objective = Objective(loss, manifold, gradient, riemannian_gradient)
+        self.data = data
+        self._optimum = optimum
+        self._on_device: dict[str, Batch] = {}
+
+    @property
+    def manifold(self) -> Manifold:
+        """The manifold."""
+        return self.objective.manifold
+
+    @property
+    def optimum(self) -> float | None:
+        """The smallest value of F, where it is known."""
+        return self._optimum
+
+    @functools.cached_property
+    def source(self) -> Any:
+        """Where samples come from."""
+        return sources.as_source(self.data)
+
+    def initial_point(self, seed: int = 0) -> Point:
+        """A random point of the manifold in float64, the same for the same seed."""
+        generator = sampling.start_generator(seed)
+        gaussian = self.manifold.each(lambda m: generator.standard_normal(m.ambient_shape))
+        return self.manifold.random_point(gaussian)
+
+    def on_device(self, dtype: str) -> Batch:
+        """In-memory data as JAX arrays, floating ones in `dtype`; kept for the next run."""
+        if dtype not in self._on_device:
+            self._on_device[dtype] = jax.tree.map(lambda a: to_device(a, dtype), self.source.data)
+        return self._on_device[dtype]
+
+    def full(self, data: Batch) -> Any:
+        """F and grad F over `data`: called with x it returns both, `.gradient(x)` only the second.
+
+        Problems with a sufficient statistic replace this by something cheaper than a pass over the data.
+        """
+        return SampleMean(self.objective, chunk_length(data), data)
+
+
+def to_device(array: Any, dtype: str) -> jax.Array:
+    """A JAX array; floating-point arrays are converted to `dtype`, others keep theirs."""
+    if isinstance(array, jax.Array) and array.dtype == dtype:
+        return array
+    if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jnp.floating):
+        return array.astype(dtype)
+    array = np.asarray(array)
+    return jnp.asarray(array, dtype=dtype if array.dtype.kind == "f" else None)
+
+
+_CHUNK_BYTES = 2**25
+
+
+def chunk_length(data: Batch) -> int:
+    """How many samples make up about 32 MB."""
+    sample_bytes = sum(leaf.nbytes // max(1, leaf.shape[0]) for leaf in jax.tree.leaves(data))
+    return max(1, _CHUNK_BYTES // max(1, sample_bytes))

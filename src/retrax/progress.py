@@ -1,0 +1,38 @@
+"""A progress line for one run, shown on a terminal only unless asked for."""
+
+import sys
+from types import TracebackType
+from typing import Any
+
+
+class ProgressLine:
+    """A context manager; `update` after each record."""
+
+    def __init__(self, name: str, steps: int, show: bool | None) -> None:
+        self._bar: Any = None
+        if show is None:
+            show = sys.stderr.isatty()
+        if show:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            self._bar = Progress(*columns, TextColumn("{task.fields[note]}"), console=Console(stderr=True))
+            self._task = self._bar.add_task(name, total=steps, note="")
+
+    def __enter__(self) -> "ProgressLine":
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, step: int, row: dict[str, float]) -> None:
+        """Show where the run is."""
+        if self._bar is not None:
+            shown = "gap" if "gap" in row else "loss"
+            self._bar.update(self._task, completed=step, note=f"{shown} {row[shown]:.3e}")

@@ -1,0 +1,9 @@
+"""Scalings: how a direction is reshaped before the step."""
+
+from retrax.scalings.amsgrad import AMSGrad
+from retrax.scalings.base import Scaling
+from retrax.scalings.coordinatewise import Coordinatewise
+from retrax.scalings.identity import Identity, Normalised
+from retrax.scalings.rasa import RASA
+
+__all__ = ["RASA", "AMSGrad", "Coordinatewise", "Identity", "Normalised", "Scaling"]

@@ -1,0 +1,195 @@
+"""Schedules: functions of the step number t = 1, 2, ... for step sizes η_t, momentum ρ_t and batch sizes.
+
+A schedule is a value. It can be scaled, added to or bounded by another (`2 * s`, `s + r`, `minimum(s, r)`), and
+any function of t can stand in its place. Its numbers are data to the compiler: changing them recompiles nothing.
+"""
+
+import math
+import numbers
+from collections.abc import Callable
+from typing import Any
+
+from retrax import _linalg
+from retrax._tree import pytree, static
+
+
+class Schedule:
+    """A function of t that can be combined with numbers and other schedules."""
+
+    def __call__(self, t: Any) -> Any:
+        """The value at step t."""
+        raise NotImplementedError
+
+    def __mul__(self, other: Any) -> "Schedule":
+        return Product(self, as_schedule(other))
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: Any) -> "Schedule":
+        return Sum(self, as_schedule(other))
+
+    __radd__ = __add__
+
+
+@pytree
+class Constant(Schedule):
+    """The same value at every step."""
+
+    value: float
+
+    def __call__(self, t: Any) -> Any:
+        """`value`."""
+        return self.value
+
+
+@pytree
+class Power(Schedule):
+    """initial · (t + offset)^exponent."""
+
+    initial: float
+    exponent: float
+    offset: float = 0.0
+
+    def __call__(self, t: Any) -> Any:
+        """initial · (t + offset)^exponent."""
+        return self.initial * (t + self.offset) ** self.exponent
+
+
+@pytree
+class Function(Schedule):
+    """A user's own function of t. It is part of the program: another function is another compilation."""
+
+    function: Callable[[Any], Any] = static()
+
+    def __call__(self, t: Any) -> Any:
+        """function(t)."""
+        return self.function(t)
+
+
+@pytree
+class Product(Schedule):
+    """The product of two schedules."""
+
+    first: Schedule
+    second: Schedule
+
+    def __call__(self, t: Any) -> Any:
+        """first(t) · second(t)."""
+        return self.first(t) * self.second(t)
+
+
+@pytree
+class Sum(Schedule):
+    """The sum of two schedules."""
+
+    first: Schedule
+    second: Schedule
+
+    def __call__(self, t: Any) -> Any:
+        """first(t) + second(t)."""
+        return self.first(t) + self.second(t)
+
+
+@pytree
+class Minimum(Schedule):
+    """The smaller of two schedules."""
+
+    first: Schedule
+    second: Schedule
+
+    def __call__(self, t: Any) -> Any:
+        """min(first(t), second(t))."""
+        return _smaller(self.first(t), self.second(t))
+
+
+def _smaller(a: Any, b: Any) -> Any:
+    arrays = [value for value in (a, b) if not isinstance(value, numbers.Number)]
+    if not arrays:
+        return min(a, b)
+    xp = _linalg.namespace(*arrays)
+    return xp.where(a < b, a, b)
+
+
+def constant(value: float) -> Schedule:
+    """The same value at every step."""
+    return Constant(value)
+
+
+def power(initial: float, exponent: float, offset: float = 0.0) -> Schedule:
+    """initial · (t + offset)^exponent; the paper's are power(η₀, -1/3) and power(ρ₀, -2/3)."""
+    return Power(initial, exponent, offset)
+
+
+def minimum(first: Any, second: Any) -> Schedule:
+    """The smaller of two schedules (or numbers) at every step."""
+    return Minimum(as_schedule(first), as_schedule(second))
+
+
+def as_schedule(value: Any, from_number: Callable[[float], Schedule] = Constant) -> Schedule:
+    """A schedule from a number (by `from_number`), a schedule (itself), or a function of t."""
+    if isinstance(value, Schedule):
+        return value
+    if is_number(value):
+        return from_number(value)
+    if callable(value):
+        return Function(value)
+    raise TypeError(f"expected a number, a schedule or a function of t, not {type(value).__name__}: {value!r}")
+
+
+def is_number(value: Any) -> bool:
+    """Whether value is one real number: Python's, NumPy's, or a 0-dimensional array (possibly traced)."""
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        return True
+    return getattr(value, "shape", None) == () and hasattr(value, "dtype")
+
+
+def step_size(value: Any, exponent: float) -> Schedule:
+    """A schedule for η: a number η₀ becomes η₀ t^exponent; refuses numbers that are not positive and finite."""
+    if isinstance(value, numbers.Real) and not (not isinstance(value, bool) and math.isfinite(value) and value > 0):
+        raise ValueError(f"the step size must be a positive finite number, not {value!r}; try 0.1")
+    return as_schedule(value, lambda initial: Power(initial, exponent))
+
+
+def momentum(value: Any, name: str = "rho", exponent: float = 0.0) -> Schedule:
+    """A schedule for a momentum parameter: a number in [0, 1] becomes value · t^exponent."""
+    if isinstance(value, numbers.Real) and not (not isinstance(value, bool) and 0 <= value <= 1):
+        raise ValueError(f"{name} must lie between 0 and 1, not {value!r}")
+    return as_schedule(value, lambda initial: Power(initial, exponent) if exponent else Constant(initial))
+
+
+def rsrm_theory(
+    smoothness: float, mean_square_smoothness: float, batch_size: int, *, corrected: bool = True
+) -> tuple[Schedule, Schedule]:
+    """(η_t, ρ_t) of Theorem 1: η_t = c_η (t+1)^(-1/3) with c_η = 1/L, and ρ_t = min(1, c_ρ t^(-2/3)).
+
+    From L (`smoothness`), L̃ (`mean_square_smoothness`) and b. As printed, c_ρ = (10 L̃²/b + 1/3) c_η²; the proof,
+    corrected, needs c_ρ = 10 L̃² c_η²/b + 1/3 (see the errata page of the documentation). ρ is a weight, so it is
+    cut at 1, where the estimator is the plain stochastic gradient.
+    """
+    for value, name in (
+        (smoothness, "smoothness"),
+        (mean_square_smoothness, "mean_square_smoothness"),
+        (batch_size, "batch_size"),
+    ):
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{name} must be positive and finite, not {value!r}")
+    c_eta = 1 / smoothness
+    variance_term = 10 * mean_square_smoothness**2 / batch_size
+    c_rho = variance_term * c_eta**2 + 1 / 3 if corrected else (variance_term + 1 / 3) * c_eta**2
+    return Power(c_eta, -1 / 3, 1.0), minimum(1.0, Power(c_rho, -2 / 3))
+
+
+__all__ = [
+    "Constant",
+    "Function",
+    "Minimum",
+    "Power",
+    "Product",
+    "Schedule",
+    "Sum",
+    "as_schedule",
+    "constant",
+    "minimum",
+    "power",
+    "rsrm_theory",
+]
