@@ -145,14 +145,14 @@ def is_number(value: Any) -> bool:
 
 def step_size(value: Any, exponent: float) -> Schedule:
     """A schedule for η: a number η₀ becomes η₀ t^exponent; refuses numbers that are not positive and finite."""
-    if isinstance(value, numbers.Real) and not (not isinstance(value, bool) and math.isfinite(value) and value > 0):
+    if isinstance(value, numbers.Real) and not (math.isfinite(value) and float(value) > 0):
         raise ValueError(f"the step size must be a positive finite number, not {value!r}; try 0.1")
     return as_schedule(value, lambda initial: Power(initial, exponent))
 
 
 def momentum(value: Any, name: str = "rho", exponent: float = 0.0) -> Schedule:
     """A schedule for a momentum parameter: a number in [0, 1] becomes value · t^exponent."""
-    if isinstance(value, numbers.Real) and not (not isinstance(value, bool) and 0 <= value <= 1):
+    if isinstance(value, numbers.Real) and not 0 <= float(value) <= 1:
         raise ValueError(f"{name} must lie between 0 and 1, not {value!r}")
     return as_schedule(value, lambda initial: Power(initial, exponent) if exponent else Constant(initial))
 

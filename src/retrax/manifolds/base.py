@@ -139,8 +139,8 @@ class ArrayManifold(Manifold):
         raise ValueError(f"{type(self).__name__} has no {kind} {name!r}{reason}; choose from {allowed}")
 
     def __repr__(self) -> str:
-        sizes = ", ".join(str(size) for size in self.ambient_shape)
-        return f"{type(self).__name__}({sizes}, retraction={self.retraction_name!r}, transport={self.transport_name!r})"
+        choices = [f"retraction={self.retraction_name!r}", f"transport={self.transport_name!r}"]
+        return f"{type(self).__name__}({', '.join([str(size) for size in self.ambient_shape] + choices)})"
 
     @property
     def isometric(self) -> bool:

@@ -1,4 +1,4 @@
-"""A product of manifolds: one for each leaf of a tuple, a dict or any pytree. Every operation works factor by factor."""
+"""A product of manifolds: one for each leaf of a tuple, a dict or any pytree; it works factor by factor."""
 
 from collections.abc import Callable
 from typing import Any
@@ -41,7 +41,7 @@ class Product(Manifold):
 
     def _split(self, tree: Any) -> list[Any]:
         """The part of `tree` that belongs to each factor."""
-        return self._structure.flatten_up_to(tree)
+        return self._structure.flatten_up_to(tree)  # type: ignore[attr-defined]
 
     def each(self, operation: Callable[..., Any], *trees: Any) -> Any:
         """`operation(manifold, *parts)` for each factor, in the structure of the factors."""
@@ -54,7 +54,7 @@ class Product(Manifold):
         return all(leaf.isometric for leaf in self._leaves)
 
     @property
-    def ambient_shape(self) -> Any:  # type: ignore[override]
+    def ambient_shape(self) -> Any:
         """The shapes of the factors."""
         return jax.tree.unflatten(self._structure, [leaf.ambient_shape for leaf in self._leaves])
 

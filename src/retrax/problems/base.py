@@ -148,7 +148,7 @@ class Problem:
             raise TypeError(f"loss must be a function of a point and a batch, not {type(loss).__name__}")
         if not isinstance(manifold, Manifold):
             raise TypeError(
-                f"manifold must be one of retrax's (for example retrax.Grassmann(100, 10)), not {type(manifold).__name__}"
+                f"manifold must be a retrax manifold such as retrax.Grassmann(100, 10), not {type(manifold).__name__}"
             )
         if data is None:
             raise TypeError("data is missing: give arrays, a memory-mapped array, or an iterable of batches")

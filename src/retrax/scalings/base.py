@@ -1,4 +1,7 @@
-"""What a scaling is: a way to reshape a direction before the step. Second moments are ambient arrays, never transported."""
+"""What a scaling is: a way to reshape a direction before the step.
+
+Second moments are arrays of the ambient space; they are never transported.
+"""
 
 from typing import Any, Protocol
 
