@@ -18,6 +18,7 @@ from retrax.methods import (
 from retrax.minimize import minimize
 from retrax.problems import Problem
 from retrax.recording import History, Record, Result, Status
+from retrax.sweep import Sweep, sweep
 
 __version__ = "0.1.0"
 
@@ -35,6 +36,7 @@ __all__ = [
     "Sphere",
     "Status",
     "Stiefel",
+    "Sweep",
     "crmsprop",
     "csgd_m",
     "estimators",
@@ -50,4 +52,5 @@ __all__ = [
     "rsvrg",
     "scalings",
     "schedules",
+    "sweep",
 ]

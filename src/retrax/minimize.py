@@ -57,7 +57,7 @@ def minimize(
     diverged above it. on_record(step, metrics): called after each record; a true result stops the run.
     driver: "jax" (compiled) or "eager" (a NumPy loop, for debugging).
     """
-    settings = _Settings(problem, method, steps, batch_size, first_batch_size, x0, seed, record, dtype, driver)
+    settings = Settings(problem, method, steps, batch_size, first_batch_size, x0, seed, record, dtype, driver)
     stop_rule = _StopRule(tolerance, patience, loss_bound)
     with precision(settings.dtype):
         run = _Run(settings, stop_rule, on_record)
@@ -65,7 +65,7 @@ def minimize(
             return run.to_the_end(line)
 
 
-class _Settings:
+class Settings:
     """The arguments of a run, checked before anything is compiled."""
 
     def __init__(
@@ -172,7 +172,7 @@ class _Run:
     """A run in progress: counters, point, state and history."""
 
     def __init__(
-        self, settings: _Settings, stop_rule: _StopRule, on_record: Callable[[int, dict[str, float]], Any] | None
+        self, settings: Settings, stop_rule: _StopRule, on_record: Callable[[int, dict[str, float]], Any] | None
     ) -> None:
         self.settings, self.plan, self.stop_rule, self.on_record = settings, settings.plan, stop_rule, on_record
         self.problem, self.source = settings.problem, settings.problem.source

@@ -54,12 +54,15 @@ class Plan:
         """Whether to write a checkpoint after this step."""
         return self.checkpoint_every is not None and (step % self.checkpoint_every == 0 or step == self.steps)
 
-    def stretches(self, position: Position) -> Iterator[tuple[Stretch, bool, Position]]:
-        """From `position` to the end: (stretch, whether to keep x as the output before it, position after it)."""
+    def stretches(self, position: Position, keep_output: bool = True) -> Iterator[tuple[Stretch, bool, Position]]:
+        """From `position` to the end: (stretch, whether to keep x as the output before it, position after it).
+
+        Without `keep_output` no iterate is kept, and no stretch is cut short for one.
+        """
         while position.step < self.steps:
             first = position.step + 1
             output_step, replacements = position.output_step, position.replacements
-            next_output = sampling.next_output_step(self.seed, output_step, replacements)
+            next_output = self._next_output(position) if keep_output else self.steps + 1
             keep = next_output == first
             if keep:
                 output_step, replacements = first, replacements + 1
@@ -76,6 +79,9 @@ class Plan:
                 position.step + stretch.count, position.sfo + cost, position.samples + drawn, output_step, replacements
             )
             yield stretch, keep, position
+
+    def _next_output(self, position: Position) -> int:
+        return sampling.next_output_step(self.seed, position.output_step, position.replacements)
 
     def _count(self, first: int, next_output: int) -> int:
         """Steps from `first` on until something happens."""

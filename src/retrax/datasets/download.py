@@ -118,10 +118,12 @@ def _complaint(archive: Archive) -> str:
     return "not an intact zip file" if archive.sha256 is None else "wrong checksum"
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: OSError) -> str:
     status = getattr(getattr(error, "response", None), "status_code", None)
-    words = " ".join(str(error).split())
-    return f"HTTP status {status}" if status else f"{type(error).__name__}: {words[:100]}"
+    if status:
+        return f"HTTP status {status}"
+    # An error of the network library quotes its whole inner chain; its name says enough.
+    return error.strerror or type(error).__name__
 
 
 class _Bar:

@@ -82,6 +82,11 @@ def with_dtype(method: Method, dtype: str) -> Method:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=dtype), method)
 
 
+def as_point(x0: Point, dtype: str) -> Point:
+    """A user's starting point on the device."""
+    return jax.tree.map(lambda a: jnp.asarray(a, dtype=dtype), x0)
+
+
 class JaxDriver:
     """Runs one method on one problem; used inside `precision(dtype)`."""
 
@@ -93,7 +98,7 @@ class JaxDriver:
 
     def start(self, x0: Point) -> tuple[Point, State]:
         """The first point on the device, and the method's empty state."""
-        x = jax.tree.map(lambda a: jnp.asarray(a, dtype=self.dtype), x0)
+        x = as_point(x0, self.dtype)
         return x, self.method.init(self.objective.manifold, x)
 
     def mean_over(self, payload: Any) -> Any:

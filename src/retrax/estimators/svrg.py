@@ -10,7 +10,7 @@ from retrax.typing import Anchored, Oracle, Point
 
 @pytree
 class SVRG:
-    """d_t = grad f_S(x_t) - T(grad f_S(x̄) - ḡ), with x̄ the anchor and ḡ its large-batch gradient (Zhang et al. 2016)."""
+    """d_t = grad f_S(x_t) - T(grad f_S(x̄) - ḡ): x̄ the anchor, ḡ its large-batch gradient (Zhang et al. 2016)."""
 
     evaluations: ClassVar[int] = 2
 

@@ -1,0 +1,76 @@
+"""Checks of data that the ready-made problems share: an error names the sample and says by how much it is off."""
+
+from typing import Any
+
+import numpy as np
+
+_SYMMETRY_TOLERANCE = 1e-8
+_CHUNK = 4096
+
+
+def sample_matrix(data: Any, name: str = "X") -> np.ndarray:
+    """A floating (n, d) array without NaN."""
+    array = _floating(data, name)
+    if array.ndim != 2:
+        raise ValueError(f"{name} must have shape (samples, features), not {array.shape}")
+    return _finite(array, name)
+
+
+def symmetric_matrices(data: Any, name: str = "matrices") -> np.ndarray:
+    """A floating (n, d, d) array of symmetric matrices."""
+    array = _floating(data, name)
+    if array.ndim != 3 or array.shape[-1] != array.shape[-2]:
+        raise ValueError(f"{name} must have shape (samples, d, d), not {array.shape}")
+    _finite(array, name)
+    tolerance = max(_SYMMETRY_TOLERANCE, 100 * float(np.finfo(array.dtype).eps))
+    for start in range(0, len(array), _CHUNK):
+        part = array[start : start + _CHUNK]
+        scale = np.maximum(np.abs(part).max(axis=(1, 2)), np.finfo(array.dtype).tiny)
+        asymmetry = np.abs(part - part.swapaxes(1, 2)).max(axis=(1, 2)) / scale
+        if asymmetry.max() > tolerance:
+            bad = int(asymmetry.argmax())
+            raise ValueError(
+                f"{name}[{start + bad}] is not symmetric: relative asymmetry {asymmetry[bad]:.2g}, "
+                f"allowed {tolerance:.2g}; symmetrise it with (m + m.T) / 2"
+            )
+    return array
+
+
+def positive_definite_matrices(data: Any, name: str = "matrices") -> np.ndarray:
+    """A floating (n, d, d) array of symmetric positive definite matrices."""
+    array = symmetric_matrices(data, name)
+    for start in range(0, len(array), _CHUNK):
+        smallest = np.linalg.eigvalsh(array[start : start + _CHUNK])[:, 0]
+        if not smallest.min() > 0:
+            bad = int(smallest.argmin())
+            raise ValueError(
+                f"{name}[{start + bad}] is not positive definite: smallest eigenvalue {smallest[bad]:.2g}; "
+                f"add a small multiple of the identity"
+            )
+    return array
+
+
+def rank_between(rank: Any, largest: int) -> int:
+    """An integer in 1..largest."""
+    if isinstance(rank, bool) or not hasattr(rank, "__index__") or not 1 <= rank <= largest:
+        raise ValueError(f"rank must be an integer from 1 to {largest}, not {rank!r}")
+    return int(rank)
+
+
+def _floating(data: Any, name: str) -> np.ndarray:
+    array = np.asarray(data)
+    if array.dtype.kind in "iub":
+        return array.astype(np.float64)
+    if array.dtype not in (np.float32, np.float64):
+        raise TypeError(f"{name} must hold real numbers, not {array.dtype}")
+    if array.size == 0:
+        raise ValueError(f"{name} is empty: shape {array.shape}")
+    return array
+
+
+def _finite(array: np.ndarray, name: str) -> np.ndarray:
+    for start in range(0, len(array), _CHUNK):
+        finite = np.isfinite(array[start : start + _CHUNK]).reshape(min(_CHUNK, len(array) - start), -1).all(axis=1)
+        if not finite.all():
+            raise ValueError(f"{name}[{start + int(finite.argmin())}] contains NaN or infinite entries")
+    return array

@@ -1,0 +1,87 @@
+"""A deterministic solver for reference optima: the Riemannian Barzilai-Borwein method (Iannazzo & Porcelli 2018).
+
+It needs full gradients; it is what the stochastic methods are measured against, not one of them.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from retrax._tree import combine, scale
+from retrax.drivers.jax import precision
+from retrax.manifolds.base import Manifold
+from retrax.typing import Array, Point, Tangent
+
+_MEMORY = 10
+_SUFFICIENT = 1e-4
+
+
+class _State(NamedTuple):
+    x: Point
+    value: Array
+    gradient: Tangent
+    norm: Array
+    step: Array
+    recent: Array
+    """The last values of F; the line search compares with their maximum."""
+    iteration: Array
+    stalled: Array
+
+
+def best_of(
+    manifold: Manifold, mean: Callable[[], Any], starts: Sequence[np.ndarray], tolerance: float = 1e-10
+) -> tuple[np.ndarray, float]:
+    """The best point, and F there, that Barzilai-Borwein finds from several starts; `mean()` builds F in float64."""
+    with precision("float64"):
+        function = mean()
+        found = [_solve(manifold, function, jnp.asarray(start, dtype=jnp.float64), tolerance) for start in starts]
+        values = [float(value) for _, value in found]
+        best = int(np.argmin(values))
+        return np.asarray(found[best][0]), values[best]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _solve(manifold: Manifold, function: Any, x: Point, tolerance: float) -> tuple[Point, Array]:
+    """Barzilai-Borwein steps with a non-monotone line search, until ‖grad F‖ ≤ tolerance · max(1, ‖grad F(x₀)‖)."""
+    value, gradient = function(x)
+    norm = manifold.norm(x, gradient)
+    goal = tolerance * jnp.maximum(1.0, norm)
+    zero = jnp.asarray(0)
+    recent = jnp.full((_MEMORY,), value)
+    start = _State(x, value, gradient, norm, 1 / jnp.maximum(1.0, norm), recent, zero, jnp.asarray(False))
+    going_on = lambda s: (s.norm > goal) & (s.iteration < 5000) & ~s.stalled  # noqa: E731
+    end = jax.lax.while_loop(going_on, functools.partial(_iteration, manifold, function), start)
+    return end.x, end.value
+
+
+def _iteration(manifold: Manifold, function: Any, state: _State) -> _State:
+    reference = jnp.max(state.recent)
+
+    def attempt(step: Array) -> tuple[Point, Array, Tangent]:
+        x = manifold.retract(state.x, scale(-step, state.gradient))
+        value, gradient = function(x)
+        return x, value, gradient
+
+    def too_long(carry: Any) -> Array:
+        step, (_, value, _) = carry
+        sufficient = value <= reference - _SUFFICIENT * step * state.norm**2 + 1e-15 * jnp.abs(reference)
+        return ~sufficient & (step > 1e-14)
+
+    def shorten(carry: Any) -> Any:
+        return carry[0] / 4, attempt(carry[0] / 4)
+
+    step, (x, value, gradient) = jax.lax.while_loop(too_long, shorten, (state.step, attempt(state.step)))
+    # s and y of the secant equation, both at the new point: s = -step·T(grad), y = grad_new - T(grad).
+    carried = manifold.transport(state.x, x, state.gradient)
+    difference = combine(1, gradient, -1, carried)
+    s_y = -step * manifold.inner(x, carried, difference)
+    s_s, y_y = (step * manifold.norm(x, carried)) ** 2, manifold.inner(x, difference, difference)
+    long, short = s_s / s_y, s_y / y_y
+    next_step = jnp.where(state.iteration % 2 == 0, long, short)
+    next_step = jnp.where((s_y > 0) & jnp.isfinite(next_step), jnp.clip(next_step, 1e-10, 1e10), step * 2)
+    recent = state.recent.at[state.iteration % _MEMORY].set(value)
+    return _State(x, value, gradient, manifold.norm(x, gradient), next_step, recent, state.iteration + 1, step <= 1e-14)

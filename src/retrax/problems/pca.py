@@ -1,0 +1,103 @@
+"""Principal component analysis on the Grassmann manifold: min -(1/n) Σ xᵢᵀUUᵀxᵢ over r-dimensional subspaces.
+
+The paper prints the simplified objective without its minus sign; here it has it.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from retrax import _linalg
+from retrax._tree import pytree, static
+from retrax.manifolds import Grassmann
+from retrax.manifolds.base import Manifold
+from retrax.problems import checks
+from retrax.problems.base import Problem
+from retrax.typing import Array
+
+
+def loss(x: Array, batch: Array) -> Array:
+    """f_S(U) = -mean ‖Uᵀxᵢ‖²."""
+    xp = _linalg.namespace(batch)
+    return -xp.sum((batch @ x) ** 2) / batch.shape[0]
+
+
+def gradient(x: Array, batch: Array) -> Array:
+    """∇f_S(U) = -(2/b) Σ xᵢxᵢᵀU."""
+    return (-2 / batch.shape[0]) * (batch.mT @ (batch @ x))
+
+
+@pytree
+class SecondMoment:
+    """F and grad F from XᵀX/n: exact, at a cost that does not grow with the number of samples."""
+
+    manifold: Manifold = static()
+    moment: Array
+
+    def __call__(self, x: Array) -> tuple[Array, Array]:
+        """(F(U), grad F(U))."""
+        product = self.moment @ x
+        return -jnp.sum(x * product), self.manifold.gradient(x, -2 * product)
+
+    def gradient(self, x: Array) -> Array:
+        """grad F(U)."""
+        return self(x)[1]
+
+
+class PCA(Problem):
+    """The `rank` leading principal directions of the rows of X.
+
+    `center=True` subtracts the mean row first. `optimum` is minus the sum of the largest `rank` eigenvalues of XᵀX/n,
+    `solution` the span of their eigenvectors.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        rank: int,
+        *,
+        center: bool = False,
+        retraction: str = "polar",
+        transport: str = "projection",
+    ) -> None:
+        data = checks.sample_matrix(X)
+        rank = checks.rank_between(rank, data.shape[1])
+        if center:
+            data = data - data.mean(axis=0)
+        manifold = Grassmann(data.shape[1], rank, retraction=retraction, transport=transport)
+        super().__init__(loss, manifold, data, gradient=gradient)
+
+    @functools.cached_property
+    def second_moment(self) -> np.ndarray:
+        """XᵀX/n in float64."""
+        moment = np.zeros((self.data.shape[1],) * 2)
+        for start in range(0, len(self.data), 65536):
+            part = self.data[start : start + 65536].astype(np.float64, copy=False)
+            moment += part.T @ part
+        return moment / len(self.data)
+
+    @functools.cached_property
+    def _eigen(self) -> tuple[np.ndarray, np.ndarray]:
+        rank = self.manifold.ambient_shape[1]
+        values, vectors = np.linalg.eigh(self.second_moment)
+        return values[::-1][:rank], vectors[:, ::-1][:, :rank]
+
+    @property
+    def optimum(self) -> float:
+        """The smallest value of F."""
+        return -float(self._eigen[0].sum())
+
+    @property
+    def solution(self) -> np.ndarray:
+        """An orthonormal basis of the optimal subspace."""
+        return self._eigen[1]
+
+    def full(self, data: Any) -> Any:
+        """F and grad F over all the samples, from their second moment."""
+        if jax.tree.leaves(data)[0].shape != self.data.shape:
+            return super().full(data)
+        dtype = jax.tree.leaves(data)[0].dtype
+        return SecondMoment(self.manifold, jnp.asarray(self.second_moment, dtype=dtype))

@@ -1,0 +1,14 @@
+"""Settings for every test. Warnings are errors (pyproject.toml); examples are the same in every run.
+
+`HYPOTHESIS_PROFILE=thorough pytest tests/laws` looks for new examples, and for many more of them.
+"""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+
+settings.register_profile("default", max_examples=12, derandomize=True, database=None, **_COMMON)
+settings.register_profile("thorough", max_examples=200, print_blob=True, **_COMMON)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
