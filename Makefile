@@ -37,7 +37,7 @@ bench: install-bench ## Measure side by side with other libraries
 
 clean: ## Remove the environment, caches and build products (results/ stays)
 	rm -rf "$(VENV)" build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 install-base:
 	$(call install,base,.,base)

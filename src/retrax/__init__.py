@@ -1,6 +1,10 @@
 """Retrax: stochastic optimization on Riemannian manifolds."""
 
-from retrax import estimators, problems, scalings, schedules
+from typing import Any
+
+from retrax import datasets, estimators, problems, scalings, schedules
+from retrax.checkpoint import Checkpoint
+from retrax.checks import check_gradient, check_retraction, check_transport
 from retrax.manifolds import SPD, Euclidean, Grassmann, Manifold, Product, Sphere, Stiefel
 from retrax.methods import (
     Method,
@@ -18,12 +22,14 @@ from retrax.methods import (
 from retrax.minimize import minimize
 from retrax.problems import Problem
 from retrax.recording import History, Record, Result, Status
+from retrax.sources import Stream
 from retrax.sweep import Sweep, sweep
 
 __version__ = "0.1.0"
 
 __all__ = [
     "SPD",
+    "Checkpoint",
     "Euclidean",
     "Grassmann",
     "History",
@@ -36,9 +42,14 @@ __all__ = [
     "Sphere",
     "Status",
     "Stiefel",
+    "Stream",
     "Sweep",
+    "check_gradient",
+    "check_retraction",
+    "check_transport",
     "crmsprop",
     "csgd_m",
+    "datasets",
     "estimators",
     "minimize",
     "problems",
@@ -54,3 +65,12 @@ __all__ = [
     "schedules",
     "sweep",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`retrax.torch` on first use: PyTorch is optional, and slow to import."""
+    if name == "torch":
+        import importlib
+
+        return importlib.import_module("retrax.torch")
+    raise AttributeError(f"module 'retrax' has no attribute {name!r}")

@@ -190,7 +190,8 @@ def rspider(learning_rate: Any, restart_every: int | str = "epoch") -> Method:
 
 
 def _restarting(estimator: Any, scaling: Any, learning_rate: Any, restart_every: int | str, name: str) -> Method:
-    if restart_every != "epoch" and not (isinstance(restart_every, numbers.Integral) and restart_every >= 1):
+    whole = isinstance(restart_every, numbers.Integral) and not isinstance(restart_every, bool)
+    if restart_every != "epoch" and not (whole and restart_every >= 1):  # type: ignore[operator]
         raise ValueError(f"restart_every must be a positive number of steps or 'epoch', not {restart_every!r}")
     return Method(
         estimator,
@@ -203,6 +204,9 @@ def _restarting(estimator: Any, scaling: Any, learning_rate: Any, restart_every:
 
 
 def _adaptation(beta: float, epsilon: float) -> tuple[float, float]:
+    for value, name in ((beta, "beta"), (epsilon, "epsilon")):
+        if not schedules.is_number(value):
+            raise TypeError(f"{name} must be a number, not {type(value).__name__}: {value!r}")
     if isinstance(beta, numbers.Real) and not 0 <= beta < 1:
         raise ValueError(f"beta must lie in [0, 1), not {beta!r}")
     if isinstance(epsilon, numbers.Real) and not (math.isfinite(epsilon) and epsilon > 0):

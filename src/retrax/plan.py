@@ -41,6 +41,8 @@ class Plan:
     """The most steps in a stretch: the size of the buffers."""
     pace: int
     """The most steps at the moment, so that a slow run still answers to Ctrl-C; the driver's loop sets it."""
+    room: int | None = None
+    """The most samples in a stretch, where the host reads them."""
 
     def restarts_at(self, step: int) -> bool:
         """Whether this step takes a large batch; the first one always does."""
@@ -54,6 +56,10 @@ class Plan:
         """Whether to write a checkpoint after this step."""
         return self.checkpoint_every is not None and (step % self.checkpoint_every == 0 or step == self.steps)
 
+    def longest(self, batch_size: int) -> int:
+        """The most steps in a stretch with this batch size."""
+        return self.length if self.room is None else max(1, min(self.length, self.room // batch_size))
+
     def stretches(self, position: Position, keep_output: bool = True) -> Iterator[tuple[Stretch, bool, Position]]:
         """From `position` to the end: (stretch, whether to keep x as the output before it, position after it).
 
@@ -61,31 +67,47 @@ class Plan:
         """
         while position.step < self.steps:
             first = position.step + 1
-            output_step, replacements = position.output_step, position.replacements
-            next_output = self._next_output(position) if keep_output else self.steps + 1
-            keep = next_output == first
+            keep = keep_output and self._next_output(position) == first
             if keep:
-                output_step, replacements = first, replacements + 1
-                next_output = sampling.next_output_step(self.seed, output_step, replacements)
+                position = dataclasses.replace(position, output_step=first, replacements=position.replacements + 1)
             if self.restarts_at(first):
                 stretch = Stretch(first, 1, self.large_batch_size(first), True, position.samples)
-                cost, drawn = stretch.batch_size, 0
             else:
-                count = self._count(first, next_output)
-                stretch = Stretch(first, count, self.batch_size(first), False, position.samples)
-                drawn = count * stretch.batch_size
-                cost = drawn * self.evaluations
-            position = Position(
-                position.step + stretch.count, position.sfo + cost, position.samples + drawn, output_step, replacements
-            )
+                next_output = self._next_output(position) if keep_output else self.steps + 1
+                stretch = Stretch(
+                    first, self._count(first, next_output), self.batch_size(first), False, position.samples
+                )
+            position = self.after(position, stretch)
             yield stretch, keep, position
+
+    def after(self, position: Position, stretch: Stretch) -> Position:
+        """The counters after a stretch."""
+        drawn = 0 if stretch.restart else stretch.count * stretch.batch_size
+        cost = stretch.batch_size if stretch.restart else drawn * self.evaluations
+        return dataclasses.replace(
+            position,
+            step=stretch.first + stretch.count - 1,
+            sfo=position.sfo + cost,
+            samples=position.samples + drawn,
+        )
+
+    def shortened(self, after: Position, stretch: Stretch, count: int) -> tuple[Stretch, Position]:
+        """The first `count` steps of a stretch, and the counters after them."""
+        missing = (stretch.count - count) * stretch.batch_size
+        position = dataclasses.replace(
+            after,
+            step=after.step - (stretch.count - count),
+            sfo=after.sfo - missing * self.evaluations,
+            samples=after.samples - missing,
+        )
+        return dataclasses.replace(stretch, count=count), position
 
     def _next_output(self, position: Position) -> int:
         return sampling.next_output_step(self.seed, position.output_step, position.replacements)
 
     def _count(self, first: int, next_output: int) -> int:
         """Steps from `first` on until something happens."""
-        ends = [first + min(self.length, self.pace), self.steps + 1, next_output]
+        ends = [first + min(self.longest(self.batch_size(first)), self.pace), self.steps + 1, next_output]
         ends.append(_next_multiple(first, self.record_every) + 1)
         if self.checkpoint_every is not None:
             ends.append(_next_multiple(first, self.checkpoint_every) + 1)

@@ -39,7 +39,8 @@ class Record:
     def __post_init__(self) -> None:
         for name in ("every", "points", "samples"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | np.integer) and value >= 1):
+            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+            if value is not None and not (whole and value >= 1):
                 raise ValueError(f"Record: {name} must be a positive integer, not {value!r}")
 
     def interval(self, steps: int) -> int:

@@ -144,17 +144,36 @@ def is_number(value: Any) -> bool:
 
 
 def step_size(value: Any, exponent: float) -> Schedule:
-    """A schedule for η: a number η₀ becomes η₀ t^exponent; refuses numbers that are not positive and finite."""
-    if isinstance(value, numbers.Real) and not (math.isfinite(value) and float(value) > 0):
-        raise ValueError(f"the step size must be a positive finite number, not {value!r}; try 0.1")
-    return as_schedule(value, lambda initial: Power(initial, exponent))
+    """A schedule for η: a number η₀ becomes η₀ t^exponent; refuses what is not positive and finite."""
+    schedule = as_schedule(value, lambda initial: Power(initial, exponent))
+    first = _value_at(schedule, 1, "the step size")
+    if first is not None and not (math.isfinite(first) and (first > 0 or (first == 0 and not is_number(value)))):
+        if is_number(value):
+            raise ValueError(f"the step size must be a positive finite number, not {value!r}; try 0.1")
+        raise ValueError(f"the step size must be finite and not negative, but at t = 1 it is {first!r}")
+    return schedule
 
 
 def momentum(value: Any, name: str = "rho", exponent: float = 0.0) -> Schedule:
     """A schedule for a momentum parameter: a number in [0, 1] becomes value · t^exponent."""
-    if isinstance(value, numbers.Real) and not 0 <= float(value) <= 1:
-        raise ValueError(f"{name} must lie between 0 and 1, not {value!r}")
-    return as_schedule(value, lambda initial: Power(initial, exponent) if exponent else Constant(initial))
+    schedule = as_schedule(value, lambda initial: Power(initial, exponent) if exponent else Constant(initial))
+    # The first step has nothing to remember, so a schedule's first value that counts is its second.
+    first = _value_at(as_schedule(value) if is_number(value) else schedule, 2, name)
+    if first is not None and not 0 <= first <= 1:
+        if is_number(value):
+            raise ValueError(f"{name} must lie between 0 and 1, not {value!r}")
+        raise ValueError(
+            f"{name} must lie between 0 and 1, but at t = 2 it is {first!r}; schedules.minimum(1.0, ...) cuts it"
+        )
+    return schedule
+
+
+def _value_at(schedule: Schedule, t: int, name: str) -> float | None:
+    """The schedule's value as a number; None inside a JAX transformation, where it cannot be looked at."""
+    value = schedule(float(t))
+    if not is_number(value):
+        raise TypeError(f"{name} must be one number at every step, but at t = {t} it is {value!r}")
+    return None if _linalg.is_traced(value) else float(value)
 
 
 def rsrm_theory(

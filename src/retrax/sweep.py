@@ -59,7 +59,7 @@ class MethodSweep:
         return self.learning_rates[self.best]
 
     def quartiles(self, column: str | None = None, index: int | None = None) -> np.ndarray:
-        """Lower quartile, median and upper quartile over seeds, shape (3, records); of the best step size by default."""
+        """Lower quartile, median, upper quartile over seeds, shape (3, records); by default of the best step size."""
         curve = self.curves[column or self.column][self.best if index is None else index]
         return np.percentile(np.where(np.isfinite(curve), curve, np.inf), [25, 50, 75], axis=0, method="nearest")
 
@@ -105,9 +105,9 @@ def sweep(
 ) -> Sweep:
     """Run every step size and every seed of each method at once.
 
-    methods: functions from a step size to a method, such as `rx.rsrm` or `lambda lr: rx.rasa(lr, sides="L")`; one, several,
-    or a mapping by name. seeds: their number or the seeds themselves; each seed has its own start (unless x0 is given)
-    and its own samples, the same for all step sizes and methods. The other arguments are those of `minimize`.
+    methods: functions from a step size to a method, such as `rx.rsrm` or `lambda lr: rx.rasa(lr, sides="L")`; one,
+    several, or a mapping by name. seeds: their number or the seeds themselves; each seed has its own start (unless x0
+    is given) and its own samples, the same for all step sizes and methods. The other arguments are those of `minimize`.
     on_record(name, step) is called after each record.
     """
     rates = tuple(float(rate) for rate in learning_rates)

@@ -65,7 +65,7 @@ def assert_transport_laws(backend, manifold, x, y, u, v):
 @every_backend
 @given(data=st.data())
 def test_transport_between_far_points(kind, backend, data):
-    case = data.draw(cases(BY_TRANSPORT[kind], max_condition=30.0))
+    case = data.draw(cases(backend.few(BY_TRANSPORT[kind]), max_condition=30.0))
     x, y = case.point(0), case.point(1, points="random")
     assume_one_shortest_path(case.manifold, x, y)
     u, v = case.tangent(x, 0), case.tangent(x, 1, length=1.0, tangents="random")
@@ -76,7 +76,7 @@ def test_transport_between_far_points(kind, backend, data):
 @every_backend
 @given(data=st.data())
 def test_transport_along_a_step(kind, backend, data):
-    case = data.draw(cases(BY_BOTH[kind], max_norm=1.5, max_condition=30.0))
+    case = data.draw(cases(backend.few(BY_BOTH[kind]), max_norm=1.5, max_condition=30.0))
     x = case.point()
     u, v = case.tangent(x, 0), case.tangent(x, 1, length=1.0, tangents="random")
     y = backend(case.manifold, "retract", x, u)
@@ -88,7 +88,7 @@ def test_transport_along_a_step(kind, backend, data):
 @every_backend
 @given(data=st.data())
 def test_transport_to_the_same_point_is_the_identity(kind, backend, data):
-    case = data.draw(cases(BY_TRANSPORT[kind], max_condition=100.0))
+    case = data.draw(cases(backend.few(BY_TRANSPORT[kind]), max_condition=100.0))
     x = case.point()
     u = case.tangent(x)
     tolerance = backend.tolerance * condition(case.manifold, x) * (1 + largest(u))
@@ -99,7 +99,7 @@ def test_transport_to_the_same_point_is_the_identity(kind, backend, data):
 @every_backend
 @given(data=st.data())
 def test_zero_is_transported_to_zero(kind, backend, data):
-    case = data.draw(cases(BY_TRANSPORT[kind], max_condition=100.0))
+    case = data.draw(cases(backend.few(BY_TRANSPORT[kind]), max_condition=100.0))
     x, y = case.point(0), case.point(1, points="random")
     assume_one_shortest_path(case.manifold, x, y)
     assert largest(backend(case.manifold, "transport", x, y, scale(0.0, x))) == 0

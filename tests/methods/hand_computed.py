@@ -201,10 +201,7 @@ def _with_momentum(geometry, grad, x, batches, eta, momentum, scaled):
     points, directions = [x], []
     for t, (_, batch) in enumerate(batches, start=1):
         g = grad(x, batch)
-        if t == 1:
-            d = g
-        else:
-            d = momentum * geometry.transport(points[-2], x, directions[-1]) + (1 - momentum) * g
+        d = g if t == 1 else momentum * geometry.transport(points[-2], x, directions[-1]) + (1 - momentum) * g
         x = geometry.retract(x, -eta(t) * scaled(x, g, d))
         points.append(x)
         directions.append(d)

@@ -190,17 +190,19 @@ def _product_loss(x, batch):
     scores = batch @ x["frame"] * x["weight"]
     return (
         jnp.mean((jnp.sum(scores, axis=-1) + batch @ x["nested"][0] - 1) ** 2)
+        + pca_loss(x["subspace"], batch)
         + jnp.mean(jnp.sum((batch[:, :2] @ x["nested"][1]) * batch[:, :2], axis=-1))
         - jnp.linalg.slogdet(x["nested"][1])[1]
     )
 
 
 def product_problem() -> rx.Problem:
-    """A dict with a nested tuple: Stiefel, Euclidean, Sphere and SPD."""
+    """A dict with a nested tuple: Stiefel, Euclidean, Grassmann, Sphere and SPD."""
     manifold = rx.Product(
         {
             "frame": rx.Stiefel(4, 2, transport="rotation"),
             "weight": rx.Euclidean(2),
+            "subspace": rx.Grassmann(4, 2, transport="parallel"),
             "nested": (rx.Sphere(4), rx.SPD(2)),
         }
     )
@@ -209,11 +211,13 @@ def product_problem() -> rx.Problem:
 
 
 def _matrices_loss(x, batch):
-    return pca_loss(x[0], batch) + pca_loss(x[1], batch) + jnp.sum((x[0].mT @ x[1]) ** 2)
+    subspace, (frame, shape) = x
+    quadratic = jnp.mean(jnp.sum((batch[:, :2] @ shape) * batch[:, :2], axis=-1)) - jnp.linalg.slogdet(shape)[1]
+    return pca_loss(subspace, batch) + pca_loss(frame, batch) + jnp.sum((subspace.mT @ frame) ** 2) + quadratic
 
 
 def product_of_matrices() -> rx.Problem:
-    """Grassmann and Stiefel: matrices only, as RASA needs them."""
-    manifold = rx.Product((rx.Grassmann(4, 2, transport="parallel"), rx.Stiefel(4, 2)))
+    """Grassmann, Stiefel and SPD: matrices only, as RASA needs them."""
+    manifold = rx.Product((rx.Grassmann(4, 2, transport="parallel"), (rx.Stiefel(4, 2), rx.SPD(2))))
     samples = np.random.default_rng(4).standard_normal((SAMPLES, 4))
     return rx.Problem(_matrices_loss, manifold, samples)

@@ -67,16 +67,16 @@ def test_compiled_rsrm_is_algorithm_1_from_the_first_step_on(manifold, steps):
     [
         pytest.param(
             rx.rsrm(0.3),
-            lambda *args: hand_computed.rsrm(
-                *args, lambda t: 0.3 * t ** (-1 / 3), lambda t: 0.1 * t ** (-2 / 3)
-            ),
+            lambda *args: hand_computed.rsrm(*args, lambda t: 0.3 * t ** (-1 / 3), lambda t: 0.1 * t ** (-2 / 3)),
             id="rsrm",
         ),
         pytest.param(
             rx.csgd_m(0.3), lambda *args: hand_computed.csgd_m(*args, lambda t: 0.3 * t**-0.5, 0.999), id="csgd_m"
         ),
         pytest.param(
-            rx.crmsprop(0.3), lambda *args: hand_computed.crmsprop(*args, lambda t: 0.3 * t**-0.5, 0.9, 1e-8), id="crmsprop"
+            rx.crmsprop(0.3),
+            lambda *args: hand_computed.crmsprop(*args, lambda t: 0.3 * t**-0.5, 0.9, 1e-8),
+            id="crmsprop",
         ),
         pytest.param(
             rx.ramsgrad(0.3),
@@ -137,9 +137,7 @@ def test_on_a_product_there_is_one_second_moment_per_factor(maximum):
     problem = rx.Problem(loss, rx.Product((sphere, line)), (pulls, targets))
     x0 = (np.array([0.6, 0.0, 0.8]), np.zeros(2))
     method = (rx.ramsgrad if maximum else rx.radam)(0.3, 0.7, 0.6, 1e-3)
-    result = rx.minimize(
-        problem, method, steps=4, batch_size=2, x0=x0, seed=2, driver="eager", first_batch_size=2
-    )
+    result = rx.minimize(problem, method, steps=4, batch_size=2, x0=x0, seed=2, driver="eager", first_batch_size=2)
 
     drawn = batches(6, seed=2, steps=4, batch_size=2, first_batch_size=2)
     factors = (

@@ -8,6 +8,7 @@ import numpy as np
 from retrax.drivers.jax import JaxDriver, measure
 from retrax.methods import Method, State
 from retrax.problems.base import BatchOracle, LargeBatchOracle, Objective, Problem
+from retrax.sources import Fed
 from retrax.typing import Batch, Point, Tangent
 
 
@@ -63,11 +64,10 @@ class EagerDriver(JaxDriver):
 
     def advance(self, x: Point, state: State, payload: Any, first: int, count: int) -> tuple[Point, State]:
         """`count` steps, one by one."""
+        data, indices = tuple(payload) if isinstance(payload, Fed) else (self.host_data, payload)
         for i in range(count):
-            if self.host_data is None:
-                batch = jax.tree.map(lambda a, i=i: a[i], payload)
-            else:
-                batch = jax.tree.map(lambda a, i=i: a[payload[i]], self.host_data)
+            rows = indices[i]
+            batch = jax.tree.map(lambda a, rows=rows: a[rows], data)
             oracle = BatchOracle(self.numpy_objective, batch)
             x, state = self.method.step(self.objective.manifold, oracle, x, state, float(first + i))
         return x, state
@@ -76,6 +76,10 @@ class EagerDriver(JaxDriver):
         """A record's figures."""
         row = measure(self.numpy_objective, _NumpyMean(mean), with_error, x, state)
         return {name: float(value) for name, value in row.items()}
+
+    def load(self, tree: Any) -> Any:
+        """Points and states are NumPy arrays already."""
+        return tree
 
     def compile_restart(self, x: Point, state: State, payload: Any) -> None:
         """Nothing to compile."""

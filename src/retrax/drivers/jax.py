@@ -12,8 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from retrax._tree import subtract
+from retrax.drivers.partwise import Known, PartwiseMean
 from retrax.methods import Method, State
 from retrax.problems.base import BatchOracle, LargeBatchOracle, Objective, Problem, SampleMean, chunk_length
+from retrax.sources import Fed, LargeBatch
 from retrax.typing import Array, Batch, Point
 
 
@@ -103,12 +105,16 @@ class JaxDriver:
 
     def mean_over(self, payload: Any) -> Any:
         """F over a large batch: all the data, the rows that the payload names, or the payload itself."""
-        if self.data is None:
-            batch = self.put(payload)
-            return SampleMean(self.objective, chunk_length(batch), batch)
-        if payload is None:
-            return self.problem.full(self.data)
-        return SampleMean(self.objective, chunk_length(self.data), self.data, jnp.asarray(payload))
+        if isinstance(payload, LargeBatch):
+            return PartwiseMean(self.objective, payload, self.put)
+        data, indices = self._fed(payload)
+        if indices is None:
+            return self.problem.full(data)
+        return SampleMean(self.objective, chunk_length(data), data, indices)
+
+    def _fed(self, payload: Any) -> tuple[Batch, Any]:
+        """Samples on the device, and indices into them."""
+        return self.put(tuple(payload)) if isinstance(payload, Fed) else (self.data, self.put(payload))
 
     def put(self, payload: Any) -> Any:
         """A payload as device arrays."""
@@ -116,33 +122,45 @@ class JaxDriver:
 
     def restart(self, x: Point, state: State, payload: Any, first: int) -> tuple[Point, State]:
         """One restart."""
-        return _restart(self.objective, self.method, self.mean_over(payload), x, state, jnp.asarray(first))
+        mean = self.mean_over(payload)
+        if isinstance(mean, PartwiseMean):
+            gradient = mean.gradient(x)
+            mean = Known(gradient, gradient)
+        return _restart(self.objective, self.method, mean, x, state, jnp.asarray(first))
 
     def advance(self, x: Point, state: State, payload: Any, first: int, count: int) -> tuple[Point, State]:
         """`count` steps."""
-        return _advance(
-            self.objective, self.method, self.data, x, state, self.put(payload), jnp.asarray(first), jnp.asarray(count)
-        )
+        data, indices = self._fed(payload)
+        return _advance(self.objective, self.method, data, x, state, indices, jnp.asarray(first), jnp.asarray(count))
 
     def measure(self, mean: Any, with_error: bool, x: Point, state: State) -> dict[str, float]:
         """A record's figures."""
+        if isinstance(mean, PartwiseMean):
+            both = mean(x)
+            mean = Known(both, mean.gradient(state.last.point) if with_error else both[1])
         row = _measure(self.objective, mean, with_error, x, state)
         return {name: float(value) for name, value in row.items()}
 
     def compile_restart(self, x: Point, state: State, payload: Any) -> None:
         """Compile ahead, so that the clock sees only running."""
-        _restart.lower(self.objective, self.method, self.mean_over(payload), x, state, jnp.asarray(1)).compile()
+        if isinstance(payload, LargeBatch):
+            self.restart(x, state, payload, 1)
+        else:
+            _restart.lower(self.objective, self.method, self.mean_over(payload), x, state, jnp.asarray(1)).compile()
 
     def compile_advance(self, x: Point, state: State, payload: Any) -> None:
         """Compile ahead, so that the clock sees only running."""
-        _advance.lower(
-            self.objective, self.method, self.data, x, state, self.put(payload), jnp.asarray(1), jnp.asarray(1)
-        ).compile()
+        data, indices = self._fed(payload)
+        _advance.lower(self.objective, self.method, data, x, state, indices, jnp.asarray(1), jnp.asarray(1)).compile()
 
     @staticmethod
     def wait(tree: Any) -> None:
         """Until the device has finished."""
         jax.block_until_ready(tree)
+
+    def load(self, tree: Any) -> Any:
+        """Points and states from NumPy copies."""
+        return self.put(tree)
 
     @staticmethod
     def to_numpy(tree: Any) -> Any:

@@ -14,7 +14,11 @@ class Estimate(NamedTuple):
 
 
 class Estimator(Protocol):
-    """Pure functions; `last` is the previous direction with its base point, kept for every estimator."""
+    """Pure functions; `last` is the previous direction with its base point, kept for every estimator.
+
+    With two evaluations it also has `second_point(last, memory)`: the y of its `oracle.pair(x, y)`, for callers such
+    as `retrax.torch` that must evaluate before they ask.
+    """
 
     evaluations: ClassVar[int]
     """Gradients per sample in `update` (1 or 2), so that the SFO count is arithmetic."""

@@ -19,6 +19,10 @@ class RecursiveMomentum(Memoryless):
     rho: Schedule
     evaluations: ClassVar[int] = 2
 
+    def second_point(self, last: Anchored, memory: tuple[()]) -> Point:
+        """x_{t-1}."""
+        return last.point
+
     def update(
         self, manifold: Manifold, oracle: Oracle, x: Point, last: Anchored, memory: tuple[()], t: float
     ) -> tuple[Estimate, tuple[()]]:

@@ -23,6 +23,10 @@ class SVRG:
         gradient = oracle(x)
         return Estimate(gradient, gradient), Anchored(x, gradient)
 
+    def second_point(self, last: Anchored, memory: Anchored) -> Point:
+        """The anchor x̄."""
+        return memory.point
+
     def update(
         self, manifold: Manifold, oracle: Oracle, x: Point, last: Anchored, memory: Anchored, t: float
     ) -> tuple[Estimate, Anchored]:

@@ -103,6 +103,6 @@ class SPD(ArrayManifold):
         xp = _linalg.namespace(x)
         values, _ = _linalg.eigh(_linalg.symmetric_part(x))
         scale = xp.max(xp.abs(values), axis=-1)
-        asymmetry = xp.max(xp.abs(x - x.mT), axis=(-2, -1))
-        negative = xp.where(values[..., 0] > 0, 0 * scale, scale - values[..., 0])
-        return (asymmetry + negative) / xp.where(scale > 0, scale, 1 + 0 * scale)
+        scale = xp.where(scale > 0, scale, 1 + 0 * scale)
+        asymmetry = xp.max(xp.abs(x - x.mT), axis=(-2, -1)) / scale
+        return asymmetry + xp.where(values[..., 0] > 0, 0 * scale, 1 - values[..., 0] / scale)

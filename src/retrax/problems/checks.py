@@ -1,8 +1,12 @@
 """Checks of data that the ready-made problems share: an error names the sample and says by how much it is off."""
 
+import os
 from typing import Any
 
+import jax
 import numpy as np
+
+from retrax.sources import is_mapped
 
 _SYMMETRY_TOLERANCE = 1e-8
 _CHUNK = 4096
@@ -10,10 +14,16 @@ _CHUNK = 4096
 
 def sample_matrix(data: Any, name: str = "X") -> np.ndarray:
     """A floating (n, d) array without NaN."""
-    array = _floating(data, name)
+    split = isinstance(data, jax.Array) and len(data.sharding.device_set) > 1
+    array: Any = data if split else _floating(data, name)
     if array.ndim != 2:
         raise ValueError(f"{name} must have shape (samples, features), not {array.shape}")
-    return _finite(array, name)
+    return array if split else _finite(array, name)  # split data are looked at where they are, by their source
+
+
+def _looked_at(array: np.ndarray) -> np.ndarray:
+    """What to check before a run: of a memory-mapped file the first samples only, since a run may not read them all."""
+    return array[:_CHUNK] if is_mapped(array) else array
 
 
 def symmetric_matrices(data: Any, name: str = "matrices") -> np.ndarray:
@@ -23,7 +33,7 @@ def symmetric_matrices(data: Any, name: str = "matrices") -> np.ndarray:
         raise ValueError(f"{name} must have shape (samples, d, d), not {array.shape}")
     _finite(array, name)
     tolerance = max(_SYMMETRY_TOLERANCE, 100 * float(np.finfo(array.dtype).eps))
-    for start in range(0, len(array), _CHUNK):
+    for start in range(0, len(_looked_at(array)), _CHUNK):
         part = array[start : start + _CHUNK]
         scale = np.maximum(np.abs(part).max(axis=(1, 2)), np.finfo(array.dtype).tiny)
         asymmetry = np.abs(part - part.swapaxes(1, 2)).max(axis=(1, 2)) / scale
@@ -39,7 +49,7 @@ def symmetric_matrices(data: Any, name: str = "matrices") -> np.ndarray:
 def positive_definite_matrices(data: Any, name: str = "matrices") -> np.ndarray:
     """A floating (n, d, d) array of symmetric positive definite matrices."""
     array = symmetric_matrices(data, name)
-    for start in range(0, len(array), _CHUNK):
+    for start in range(0, len(_looked_at(array)), _CHUNK):
         smallest = np.linalg.eigvalsh(array[start : start + _CHUNK])[:, 0]
         if not smallest.min() > 0:
             bad = int(smallest.argmin())
@@ -58,7 +68,7 @@ def rank_between(rank: Any, largest: int) -> int:
 
 
 def _floating(data: Any, name: str) -> np.ndarray:
-    array = np.asarray(data)
+    array = np.load(data, mmap_mode="r") if isinstance(data, str | os.PathLike) else np.asarray(data)
     if array.dtype.kind in "iub":
         return array.astype(np.float64)
     if array.dtype not in (np.float32, np.float64):
@@ -69,7 +79,7 @@ def _floating(data: Any, name: str) -> np.ndarray:
 
 
 def _finite(array: np.ndarray, name: str) -> np.ndarray:
-    for start in range(0, len(array), _CHUNK):
+    for start in range(0, len(_looked_at(array)), _CHUNK):
         finite = np.isfinite(array[start : start + _CHUNK]).reshape(min(_CHUNK, len(array) - start), -1).all(axis=1)
         if not finite.all():
             raise ValueError(f"{name}[{start + int(finite.argmin())}] contains NaN or infinite entries")

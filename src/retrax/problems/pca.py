@@ -12,6 +12,7 @@ import numpy as np
 
 from retrax import _linalg
 from retrax._tree import pytree, static
+from retrax.drivers import sharded
 from retrax.manifolds import Grassmann
 from retrax.manifolds.base import Manifold
 from retrax.problems import checks
@@ -73,6 +74,9 @@ class PCA(Problem):
     @functools.cached_property
     def second_moment(self) -> np.ndarray:
         """XᵀX/n in float64."""
+        layout = getattr(self.source, "layout", None)
+        if layout is not None:
+            return sharded.second_moment(layout, self.data)
         moment = np.zeros((self.data.shape[1],) * 2)
         for start in range(0, len(self.data), 65536):
             part = self.data[start : start + 65536].astype(np.float64, copy=False)

@@ -1,0 +1,168 @@
+"""Arrays in memory."""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+
+from retrax import sampling
+from retrax.sources.base import Source, Stretch, first_not_finite, template_of
+from retrax.typing import Batch
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How samples are split over devices: along these axes of a mesh."""
+
+    mesh: Mesh
+    axes: tuple[str, ...]
+
+    @property
+    def parts(self) -> int:
+        """The number of parts."""
+        return int(np.prod([self.mesh.shape[axis] for axis in self.axes]))
+
+    @property
+    def spans_processes(self) -> bool:
+        """Whether other processes hold some of the parts."""
+        return len({device.process_index for device in self.mesh.devices.flat}) > 1
+
+
+class ArraySource(Source):
+    """Arrays in memory: the device holds them, and the compiled loop gathers each batch by its indices."""
+
+    resident: ClassVar[bool] = True
+
+    def __init__(self, data: Batch) -> None:
+        self.data = data
+        self.size: int = check_arrays(data)
+        self.template = template_of(data)
+        self.layout = _layout(data)
+
+    def payload(self, seed: int, stretch: Stretch, length: int) -> np.ndarray | None:
+        """Indices: (length, batch_size) for steps, the rest of the rows unused; (size,) for a restart, None for all."""
+        if stretch.restart:
+            if stretch.batch_size == self.size:
+                return None
+            return sampling.large_batch_indices(seed, stretch.first, stretch.batch_size, self.size)
+        return drawn_indices(seed, stretch, length, self.size)
+
+    def feed(self, seed: int, dtype: str, evaluation_samples: int | None, place: Any = None) -> "_ArrayFeed":
+        """Start reading; there is no place to go to, since samples are drawn by their number in the run."""
+        return _ArrayFeed(self, seed, evaluation_samples)
+
+    def digest(self) -> str:
+        """A checksum of a few samples."""
+        if any(isinstance(leaf, jax.Array) and not leaf.is_fully_addressable for leaf in jax.tree.leaves(self.data)):
+            return ""
+        few = few_of(self.size)
+        whole = [leaf if self.layout is None else np.asarray(leaf) for leaf in jax.tree.leaves(self.data)]
+        return digest_of([np.asarray(leaf[few]) for leaf in whole])
+
+
+@dataclasses.dataclass(frozen=True)
+class _ArrayFeed:
+    source: ArraySource
+    seed: int
+    evaluation_samples: int | None
+
+    def payload(self, stretch: Stretch, length: int) -> tuple[int, Any]:
+        return stretch.count, self.source.payload(self.seed, stretch, length)
+
+    def blank(self, stretch: Stretch, length: int) -> Any:
+        return self.source.payload(self.seed, stretch, length)
+
+    def place(self) -> Any:
+        return {}
+
+    def evaluation(self) -> tuple[Any, bool]:
+        samples, size = self.evaluation_samples, self.source.size
+        if samples is None or samples >= size:
+            return None, True
+        return sampling.evaluation_indices(self.seed, samples, size), False
+
+
+def drawn_indices(seed: int, stretch: Stretch, length: int, size: int) -> np.ndarray:
+    """The indices of a stretch's mini-batches, in the first `count` of `length` rows."""
+    indices = np.zeros((length, stretch.batch_size), dtype=np.int32 if size < 2**31 else np.int64)
+    drawn = sampling.batch_indices(seed, stretch.samples_before, stretch.count * stretch.batch_size, size)
+    indices[: stretch.count] = drawn.reshape(stretch.count, stretch.batch_size)
+    return indices
+
+
+def few_of(size: int) -> np.ndarray:
+    """The numbers of a few samples, spread over all of them."""
+    return np.unique(np.linspace(0, size - 1, 16).astype(np.int64))
+
+
+def digest_of(arrays: list[np.ndarray]) -> str:
+    """A checksum of some samples."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def check_arrays(data: Batch) -> int:
+    """The number of samples of an array or a pytree of arrays; ValueError for what cannot be sampled."""
+    n = count_samples(data)
+    for leaf in jax.tree.leaves(data):
+        for start, part in _parts_here(leaf):
+            bad = first_not_finite(part)
+            if bad is not None:
+                raise ValueError(f"data contains NaN or infinite values, first in sample {start + bad}")
+    return n
+
+
+def _parts_here(leaf: Any) -> Iterator[tuple[int, np.ndarray]]:
+    """(number of its first sample, array) for the parts of an array that this process holds."""
+    if not isinstance(leaf, jax.Array):
+        yield 0, np.asarray(leaf)
+        return
+    for shard in leaf.addressable_shards:
+        yield shard.index[0].start or 0, np.asarray(shard.data)
+
+
+def count_samples(data: Batch) -> int:
+    """The common length of the leading axes."""
+    leaves = jax.tree.leaves(data)
+    if not leaves:
+        raise ValueError("data holds no arrays")
+    if any(getattr(leaf, "ndim", 0) < 1 for leaf in leaves):
+        raise ValueError("data must be arrays whose leading axis counts samples; found one without axes")
+    lengths = {int(leaf.shape[0]) for leaf in leaves}
+    if len(lengths) > 1:
+        raise ValueError(f"the arrays in data have different numbers of samples: {sorted(lengths)}")
+    n = lengths.pop()
+    if n == 0:
+        raise ValueError("data holds no samples")
+    return n
+
+
+def _layout(data: Batch) -> Layout | None:
+    """How the data are split over devices; None where one device holds them."""
+    shardings = [leaf.sharding if isinstance(leaf, jax.Array) else None for leaf in jax.tree.leaves(data)]
+    if all(sharding is None or len(sharding.device_set) == 1 for sharding in shardings):
+        return None
+    layouts = {_layout_of(sharding) for sharding in shardings}
+    if len(layouts) > 1 or None in layouts:
+        raise ValueError(
+            "data on several devices must be split along the samples, all arrays alike: "
+            "use jax.device_put(data, NamedSharding(mesh, PartitionSpec('data')))"
+        )
+    return layouts.pop()
+
+
+def _layout_of(sharding: Any) -> Layout | None:
+    if not isinstance(sharding, NamedSharding) or not isinstance(sharding.mesh, Mesh):
+        return None
+    if not sharding.spec or sharding.spec[0] is None:
+        return None
+    if any(entry is not None for entry in sharding.spec[1:]):
+        return None
+    first = sharding.spec[0]
+    return Layout(sharding.mesh, tuple(first) if isinstance(first, tuple) else (first,))

@@ -1,0 +1,127 @@
+"""What a source is, and what passes between a source and a driver."""
+
+import abc
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from retrax.typing import Batch
+
+EVALUATION_SAMPLES = 10_000
+EVALUATION_BYTES = 2**28
+"""Records of what is not in memory are measured on so many samples, or on fewer if these would take more bytes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stretch:
+    """Consecutive steps of one kind: `count` steps from step `first` on, or one restart."""
+
+    first: int
+    count: int
+    batch_size: int
+    restart: bool
+    samples_before: int
+    """Mini-batch samples drawn in the run before this stretch."""
+
+
+class Fed(NamedTuple):
+    """Samples read on the host, and which of them make up each batch (None: all of them are one batch)."""
+
+    data: Batch
+    indices: np.ndarray | None
+
+
+@dataclasses.dataclass(frozen=True)
+class LargeBatch:
+    """A batch too large to hold: `parts()` reads it from the start, piece by piece."""
+
+    size: int
+    parts: Callable[[], Iterator[Batch]]
+
+
+class Feed(Protocol):
+    """One run's reading of a source, in the order of its stretches."""
+
+    def payload(self, stretch: Stretch, length: int) -> tuple[int, Any]:
+        """(how many of the stretch's steps the samples suffice for, what the driver needs for them).
+
+        For steps: indices into the resident data, or `Fed`; its first axis has `length` rows, of which those steps use
+        the first. For a restart: indices (None: all the data), `Fed` or `LargeBatch`.
+        """
+        ...
+
+    def blank(self, stretch: Stretch, length: int) -> Any:
+        """A payload of the same shapes, to compile with; nothing is read for it."""
+        ...
+
+    def place(self) -> Any:
+        """Where the feed is after its last payload, as JSON; None for a source that cannot be wound forward."""
+        ...
+
+    def evaluation(self) -> tuple[Any, bool]:
+        """What records are measured on, as for a restart, and whether that is all the data."""
+        ...
+
+
+class Source(abc.ABC):
+    """Where samples come from. `template` is a batch of no samples: it shows structure, shapes and dtypes."""
+
+    resident: ClassVar[bool]
+    """Whether the device holds the data, so that indices are all that a step needs."""
+    size: int | None
+    """The number of samples, where there is one."""
+    template: Batch
+
+    @abc.abstractmethod
+    def feed(self, seed: int, dtype: str, evaluation_samples: int | None, place: Any = None) -> Feed:
+        """Start reading for one run; `place` is where an earlier run was."""
+
+    @abc.abstractmethod
+    def digest(self) -> str:
+        """A checksum of a few samples, to tell data sets of one shape apart; "" where none can be had."""
+
+    def example(self, dtype: str) -> Batch:
+        """The shapes and dtypes of a batch of two, as JAX would see them."""
+        return jax.tree.map(
+            lambda a: jax.ShapeDtypeStruct((2, *a.shape[1:]), device_dtype(a.dtype, dtype)), self.template
+        )
+
+    def empty(self, count: int, dtype: str) -> Batch:
+        """Room for `count` samples, in the device's dtypes."""
+        return jax.tree.map(
+            lambda a: np.zeros((count, *a.shape[1:]), dtype=device_dtype(a.dtype, dtype)), self.template
+        )
+
+    def sample_bytes(self, dtype: str) -> int:
+        """The size of one sample on the device."""
+        return max(1, sum(leaf.nbytes for leaf in jax.tree.leaves(self.empty(1, dtype))))
+
+    def evaluation_samples(self, asked: int | None, dtype: str) -> int:
+        """How many samples to measure records on, where all of them would be too many."""
+        if asked is not None:
+            return asked
+        return max(1, min(EVALUATION_SAMPLES, EVALUATION_BYTES // self.sample_bytes(dtype)))
+
+
+def device_dtype(given: Any, dtype: str) -> Any:
+    """The dtype that data have on the device: the run's for floating-point numbers, their own for others."""
+    return np.dtype(dtype) if np.dtype(given).kind == "f" else jax.dtypes.canonicalize_dtype(given)
+
+
+def template_of(data: Batch) -> Batch:
+    """A batch of no samples, like `data`."""
+    return jax.tree.map(lambda a: np.empty((0, *a.shape[1:]), dtype=a.dtype), data)
+
+
+def first_not_finite(array: np.ndarray) -> int | None:
+    """The number of the first sample with a NaN or infinite entry."""
+    if array.dtype.kind not in "fc" or len(array) == 0:
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(np.sum(array)):
+            return None
+    finite = np.isfinite(array).reshape(len(array), -1).all(axis=1)
+    return None if finite.all() else int(np.argmin(finite))

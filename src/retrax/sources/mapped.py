@@ -1,0 +1,212 @@
+"""Files larger than memory. Rows are read by number, not by touching mapped pages, so resident memory stays flat."""
+
+import mmap
+import os
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+
+from retrax import sampling
+from retrax.sources.arrays import count_samples, digest_of, drawn_indices, few_of
+from retrax.sources.base import EVALUATION_BYTES, Fed, LargeBatch, Source, Stretch, first_not_finite, template_of
+from retrax.sources.prefetch import Prefetch
+from retrax.typing import Batch
+
+PART_BYTES = 2**25
+"""A large batch is read in parts of this size, as `problems.base` cuts one that is in memory."""
+
+
+def is_mapped(data: Any) -> bool:
+    """Whether data is a path, an array that lives in a memory-mapped file, or a list of these."""
+    if isinstance(data, list):
+        return bool(data) and all(is_mapped(part) for part in data)
+    return isinstance(data, str | os.PathLike) or (isinstance(data, np.ndarray) and _root(data) is not None)
+
+
+class MappedSource(Source):
+    """Memory-mapped arrays: the host reads the rows that a stretch draws, by the indices an array would get."""
+
+    resident: ClassVar[bool] = False
+
+    def __init__(self, data: Any) -> None:
+        self.data = jax.tree.map(_open, data, is_leaf=is_mapped)
+        self.size: int = count_samples(self.data)
+        self.template = template_of(self.data)
+
+    def feed(self, seed: int, dtype: str, evaluation_samples: int | None, place: Any = None) -> "_MappedFeed":
+        """Start reading; there is no place to go to, since samples are drawn by their number in the run."""
+        return _MappedFeed(self, seed, dtype, evaluation_samples)
+
+    def digest(self) -> str:
+        """A checksum of a few samples."""
+        return digest_of([leaf.rows(few_of(self.size)) for leaf in jax.tree.leaves(self.data)])
+
+    def read(self, rows: np.ndarray, dtype: str, room: int) -> Batch:
+        """The samples with these numbers, which must rise; in arrays with `room` rows."""
+        batch = self.empty(room, dtype)
+
+        def fill(file: "_Rows", target: np.ndarray) -> None:
+            read = file.rows(rows)
+            bad = first_not_finite(read)
+            if bad is not None:
+                raise ValueError(f"data contains NaN or infinite values, in sample {rows[bad]}")
+            target[: len(rows)] = read
+
+        jax.tree.map(fill, self.data, batch)
+        return batch
+
+
+class _MappedFeed:
+    def __init__(self, source: MappedSource, seed: int, dtype: str, evaluation_samples: int | None) -> None:
+        self.source, self.seed, self.dtype = source, seed, dtype
+        self.evaluation_samples = source.evaluation_samples(evaluation_samples, dtype)
+
+    def payload(self, stretch: Stretch, length: int) -> tuple[int, Any]:
+        if not stretch.restart:
+            return stretch.count, self._mini_batches(stretch, length)
+        return 1, self._large_batch(self._rows_of(stretch))
+
+    def blank(self, stretch: Stretch, length: int) -> Any:
+        size = stretch.batch_size
+        if not stretch.restart:
+            return Fed(self.source.empty(length * size, self.dtype), np.zeros((length, size), dtype=np.int32))
+        return self._large_batch(self._rows_of(stretch), blank=True)
+
+    def place(self) -> Any:
+        return {}
+
+    def evaluation(self) -> tuple[Any, bool]:
+        samples, size = self.evaluation_samples, self.source.size
+        if samples >= size:
+            return self._large_batch(None, EVALUATION_BYTES), True
+        return self._large_batch(sampling.evaluation_indices(self.seed, samples, size), EVALUATION_BYTES), False
+
+    def _rows_of(self, stretch: Stretch) -> np.ndarray | None:
+        """The rows of a restart's batch; None for all."""
+        if stretch.batch_size == self.source.size:
+            return None
+        return sampling.large_batch_indices(self.seed, stretch.first, stretch.batch_size, self.source.size)
+
+    def _mini_batches(self, stretch: Stretch, length: int) -> Fed:
+        """Each row is read once, in the order of the file."""
+        drawn = drawn_indices(self.seed, stretch, stretch.count, self.source.size)
+        rows, inverse = np.unique(drawn, return_inverse=True)
+        indices = np.zeros((length, stretch.batch_size), dtype=np.int32)
+        indices[: stretch.count] = inverse.reshape(drawn.shape)
+        return Fed(self.source.read(rows, self.dtype, indices.size), indices)
+
+    def _large_batch(self, rows: np.ndarray | None, hold: int = PART_BYTES, blank: bool = False) -> Fed | LargeBatch:
+        """Samples `rows` (None: all), held in memory if they take no more than `hold` bytes."""
+        size = self.source.size if rows is None else len(rows)
+        step = max(1, PART_BYTES // self.source.sample_bytes(self.dtype))
+
+        def part(start: int, stop: int) -> Batch:
+            if blank:
+                return self.source.empty(stop - start, self.dtype)
+            chosen = np.arange(start, stop) if rows is None else rows[start:stop]
+            return self.source.read(chosen, self.dtype, stop - start)
+
+        def parts() -> Iterator[Batch]:
+            starts = range(0, size, step)
+            yield from (part(start, min(start + step, size)) for start in ((0, starts[-1]) if blank else starts))
+
+        if size * self.source.sample_bytes(self.dtype) <= hold:
+            return Fed(part(0, size), None if rows is None else np.arange(size, dtype=np.int32))
+        return LargeBatch(size, lambda: Prefetch(parts()))
+
+
+class _Rows:
+    """Arrays of equal samples, end to end, of which rows can be read by number."""
+
+    def __init__(self, parts: Sequence[np.ndarray]) -> None:
+        kinds = {(part.shape[1:], part.dtype) for part in parts}
+        if len(kinds) > 1 or parts[0].ndim < 1:
+            raise ValueError(
+                "a list of files is read end to end, so all must hold samples of one shape and dtype, not "
+                f"{', '.join(f'{shape} {dtype}' for shape, dtype in kinds)}; for samples of several parts use a tuple"
+            )
+        ((sample_shape, self.dtype),) = kinds
+        if self.dtype.kind not in "fiub":
+            raise TypeError(f"data must hold real numbers, not {self.dtype}")
+        self.starts = np.cumsum([0, *(len(part) for part in parts)])
+        self.shape = (int(self.starts[-1]), *sample_shape)
+        self.ndim = len(self.shape)
+        self._readers = [_reader(part) for part in parts]
+
+    def rows(self, numbers: np.ndarray) -> np.ndarray:
+        """The rows with these numbers, which must rise."""
+        target = np.empty((len(numbers), *self.shape[1:]), dtype=self.dtype)
+        cuts = np.searchsorted(numbers, self.starts)
+        for reader, start, low, high in zip(self._readers, self.starts, cuts, cuts[1:], strict=False):
+            if high > low:
+                reader(numbers[low:high] - start, target[low:high])
+        return target
+
+
+def _open(data: Any) -> _Rows:
+    parts = data if isinstance(data, list) else [data]
+    if not all(is_mapped(part) for part in parts):
+        raise ValueError("data mixes memory-mapped files with other arrays; copy the latter to files, or all to memory")
+    return _Rows([_load(part) if isinstance(part, str | os.PathLike) else part for part in parts])
+
+
+def _load(path: Any) -> np.ndarray:
+    if Path(path).suffix != ".npy":
+        raise ValueError(f"{path}: only .npy files can be given by their path; for others use numpy.memmap")
+    return np.load(path, mmap_mode="r")
+
+
+def _root(array: Any) -> np.memmap | None:
+    """The memory map that an array is a view of."""
+    found = None
+    while array is not None and not isinstance(array, mmap.mmap):
+        if isinstance(array, np.memmap):
+            found = array
+        array = getattr(array, "base", None)
+    return found
+
+
+_Reader = Callable[[np.ndarray, np.ndarray], None]
+
+
+def _reader(array: np.ndarray) -> _Reader:
+    """A function (numbers, target) that reads rows: from the file, or through the map where the layout asks for it."""
+    root = _root(array)
+    plain = array[:1].flags.c_contiguous and array.strides[0] > 0 and not array.dtype.hasobject
+    if root is None or root.filename is None or root.mode == "c" or not plain or not hasattr(os, "preadv"):
+        return lambda numbers, target: np.copyto(target, array[numbers])
+    return _FileRows(array, root)
+
+
+class _FileRows:
+    """Reads rows of a file: a run of neighbours with one call, and nothing stays mapped."""
+
+    def __init__(self, array: np.ndarray, root: np.memmap) -> None:
+        self.path = str(root.filename)
+        self.stride, self.row_bytes = array.strides[0], array[:1].nbytes
+        self.offset = root.offset + _address(array) - _address(root)
+        self._descriptor = os.open(self.path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._descriptor)
+
+    def __call__(self, numbers: np.ndarray, target: np.ndarray) -> None:
+        together = np.diff(numbers) == 1 if self.stride == self.row_bytes else np.zeros(len(numbers) - 1, dtype=bool)
+        firsts = np.concatenate([[0], np.flatnonzero(~together) + 1])
+        offsets = (self.offset + numbers[firsts].astype(np.int64) * self.stride).tolist()
+        bounds = (np.append(firsts, len(numbers)) * self.row_bytes).tolist()
+        buffer: Any = target.reshape(-1).view(np.uint8)
+        descriptor, read = self._descriptor, os.preadv
+        for offset, low, high in zip(offsets, bounds, bounds[1:], strict=False):
+            done = read(descriptor, (buffer[low:high],), offset)
+            while low + done < high:  # the system may return less than was asked for
+                more = read(descriptor, (buffer[low + done : high],), offset + done)
+                if more == 0:
+                    raise ValueError(f"{self.path} is shorter than it was when it was opened")
+                done += more
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]

@@ -1,0 +1,1 @@
+"""Tests of runs that last: files, streams, checkpoints, interruption, several devices."""

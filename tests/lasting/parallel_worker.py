@@ -1,0 +1,73 @@
+"""Data-parallel runs: python parallel_worker.py DEVICES [PROCESS PROCESSES PORT] CHECKPOINTS; prints JSON."""
+
+import json
+import os
+import sys
+
+os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={sys.argv[1]}"
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+import retrax as rx
+from tests.lasting.runs import MANIFOLD, loss, samples
+
+SETTINGS = {"steps": 1000, "record": 200, "seed": 3, "dtype": "float64"}
+METHODS = {
+    "rsrm": rx.rsrm(0.01),
+    "rasa": rx.rasa(0.01),
+    "rsvrg": rx.rsvrg(0.001, restart_every=100),
+    "rspider": rx.rspider(0.001, restart_every=100),
+}
+
+
+def difference(a: rx.Result, b: rx.Result) -> float:
+    """The largest, over points and records."""
+    columns = [column for column in a.history if column != "seconds"]
+    parts = [a.x - b.x, a.output - b.output, *(a.history[column] - b.history[column] for column in columns)]
+    return float(max(np.abs(part).max() for part in parts))
+
+
+def spread(X: np.ndarray, kind: AxisType) -> jax.Array:
+    """Rows over all devices of all processes; each process gives those of its own devices."""
+    mesh = jax.make_mesh((jax.device_count(),), ("data",), axis_types=(kind,))
+    with jax.enable_x64(True):
+        return jax.make_array_from_callback(X.shape, NamedSharding(mesh, PartitionSpec("data")), lambda index: X[index])
+
+
+def main(checkpoints: str) -> None:
+    """Compare with one device, which every process can do by itself."""
+    X = samples(4000)
+    figures: dict[str, float] = {}
+    one = X if jax.process_count() == 1 else np.array(X)
+    for name, method in METHODS.items():
+        for batch_size in (5, 2048):
+            settings = SETTINGS | ({} if batch_size == 5 else {"steps": 100}) | {"batch_size": batch_size}
+            single = rx.minimize(rx.Problem(loss, MANIFOLD, one), method, **settings)
+            for kind in (AxisType.Auto, AxisType.Explicit) if name == "rsrm" else (AxisType.Auto,):
+                several = rx.minimize(rx.Problem(loss, MANIFOLD, spread(X, kind)), method, **settings)
+                figures[f"{name} {batch_size} {kind.name}"] = difference(single, several)
+    pca = rx.minimize(rx.problems.PCA(one, 3), METHODS["rsvrg"], **SETTINGS)
+    several = rx.minimize(rx.problems.PCA(spread(X, AxisType.Explicit), 3), METHODS["rsvrg"], **SETTINGS)
+    figures["PCA"] = difference(pca, several)
+    figures["resumed"] = resumed(spread(X, AxisType.Auto), checkpoints)
+    print(json.dumps(figures), flush=True)
+
+
+def resumed(data: jax.Array, checkpoints: str) -> float:
+    """Stopped in the middle and resumed, against undisturbed: must be the same bits."""
+    undisturbed = rx.minimize(rx.Problem(loss, MANIFOLD, data), METHODS["rsvrg"], **SETTINGS)
+    arguments = SETTINGS | {"checkpoint": rx.Checkpoint(checkpoints, every=130), "resume": True}
+    stop = {"on_record": lambda step, _: step == 400 and jax.process_index() == 0}
+    stopped = rx.minimize(rx.Problem(loss, MANIFOLD, data), METHODS["rsvrg"], **arguments, **stop)
+    assert (stopped.status, stopped.steps) == (rx.Status.STOPPED, 400)
+    return difference(undisturbed, rx.minimize(rx.Problem(loss, MANIFOLD, data), METHODS["rsvrg"], **arguments))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 3:
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        process, processes, port = map(int, sys.argv[2:5])
+        jax.distributed.initialize(f"localhost:{port}", processes, process)
+    main(sys.argv[-1])

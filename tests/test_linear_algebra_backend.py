@@ -1,0 +1,33 @@
+"""The installed jaxlib must survive two batched factorisations at once; see the bound on jax in pyproject.toml."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import jax, jax.numpy as jnp
+
+jax.config.update("jax_enable_x64", True)
+
+@jax.jit
+def factorise(a, b):
+    shift = 50 * jnp.eye(a.shape[-1])
+    for _ in range(2):
+        x, y = jnp.sin(a) * a, jnp.cos(b) * b
+        v, w = jnp.linalg.cholesky(x @ x.mT + shift), jnp.linalg.cholesky(y @ y.mT + shift)
+        a, b = a + 1e-3 * w @ v, b + 1e-3 * v @ w
+    return a, b
+
+a = jax.random.normal(jax.random.key(0), (400, 30, 30))
+b = a[::-1]
+for _ in range(40):
+    a, b = jax.block_until_ready(factorise(a, b))
+"""
+
+
+def test_independent_batched_factorisations_do_not_deadlock():
+    try:
+        subprocess.run([sys.executable, "-c", PROGRAM], check=True, timeout=120, capture_output=True)
+    except subprocess.TimeoutExpired:
+        pytest.fail("this jaxlib deadlocks on concurrent batched LAPACK calls; centroid runs would hang")
