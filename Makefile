@@ -33,7 +33,7 @@ format: install-dev ## Mend what ruff can mend
 	"$(VENV)/bin/python" -m ruff format .
 
 bench: install-bench ## Measure side by side with other libraries
-	@"$(VENV)/bin/python" benchmarks/run.py
+	@"$(VENV)/bin/python" -m benchmarks
 
 clean: ## Remove the environment, caches and build products (results/ stays)
 	rm -rf "$(VENV)" build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -165,9 +165,11 @@ class Keeper:
             raise RefusedError(f"its step lies beyond steps={self.settings.plan.steps}")
 
     def save(self, step: int, snapshot: Snapshot) -> None:
-        """Write, unless it has been written."""
+        """Write, unless it has been written; no process goes on before."""
         if self.writes and step != self.last_step:
             self.folder.save(step, snapshot)
+        if self.settings.several_processes:
+            sharded.largest(step)
         self.last_step = step
 
 

@@ -8,17 +8,17 @@ os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={sys.argv[1]}
 
 import jax
 import numpy as np
+import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import retrax as rx
-from tests.lasting.runs import MANIFOLD, loss, samples
+
+from tests.lasting.runs import MANIFOLD, loss, samples  # isort: skip
 
 SETTINGS = {"steps": 1000, "record": 200, "seed": 3, "dtype": "float64"}
 METHODS = {
     "rsrm": rx.rsrm(0.01),
-    "rasa": rx.rasa(0.01),
     "rsvrg": rx.rsvrg(0.001, restart_every=100),
-    "rspider": rx.rspider(0.001, restart_every=100),
 }
 
 
@@ -43,7 +43,7 @@ def main(checkpoints: str) -> None:
     one = X if jax.process_count() == 1 else np.array(X)
     for name, method in METHODS.items():
         for batch_size in (5, 2048):
-            settings = SETTINGS | ({} if batch_size == 5 else {"steps": 100}) | {"batch_size": batch_size}
+            settings = SETTINGS | ({} if batch_size == 5 else {"steps": 20}) | {"batch_size": batch_size}
             single = rx.minimize(rx.Problem(loss, MANIFOLD, one), method, **settings)
             for kind in (AxisType.Auto, AxisType.Explicit) if name == "rsrm" else (AxisType.Auto,):
                 several = rx.minimize(rx.Problem(loss, MANIFOLD, spread(X, kind)), method, **settings)
@@ -51,14 +51,23 @@ def main(checkpoints: str) -> None:
     pca = rx.minimize(rx.problems.PCA(one, 3), METHODS["rsvrg"], **SETTINGS)
     several = rx.minimize(rx.problems.PCA(spread(X, AxisType.Explicit), 3), METHODS["rsvrg"], **SETTINGS)
     figures["PCA"] = difference(pca, several)
+    refused(spread(X, AxisType.Auto))
     figures["resumed"] = resumed(spread(X, AxisType.Auto), checkpoints)
     print(json.dumps(figures), flush=True)
 
 
+def refused(data: jax.Array) -> None:
+    """What cannot be split, or not run that way, is refused."""
+    for wrong, others in ((data, {"driver": "eager"}), ((data, np.zeros(4000)), {})):
+        with pytest.raises(ValueError, match="on several devices"):
+            rx.minimize(rx.Problem(loss, MANIFOLD, wrong), METHODS["rsrm"], **SETTINGS | others)
+
+
 def resumed(data: jax.Array, checkpoints: str) -> float:
     """Stopped in the middle and resumed, against undisturbed: must be the same bits."""
-    undisturbed = rx.minimize(rx.Problem(loss, MANIFOLD, data), METHODS["rsvrg"], **SETTINGS)
-    arguments = SETTINGS | {"checkpoint": rx.Checkpoint(checkpoints, every=130), "resume": True}
+    settings = SETTINGS | {"record": rx.Record(every=200, samples=500, estimator_error=True)}
+    undisturbed = rx.minimize(rx.Problem(loss, MANIFOLD, data), METHODS["rsvrg"], **settings)
+    arguments = settings | {"checkpoint": rx.Checkpoint(checkpoints, every=130), "resume": True}
     stop = {"on_record": lambda step, _: step == 400 and jax.process_index() == 0}
     stopped = rx.minimize(rx.Problem(loss, MANIFOLD, data), METHODS["rsvrg"], **arguments, **stop)
     assert (stopped.status, stopped.steps) == (rx.Status.STOPPED, 400)

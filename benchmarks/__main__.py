@@ -1,0 +1,68 @@
+"""`python -m benchmarks [--quick] [--only SUITE] [--out DIR] [--write-docs]`: all measurements in one process."""
+
+import argparse
+import json
+import pathlib
+import time
+from typing import Any
+
+import rich.console
+import rich.markdown
+
+from benchmarks import accuracy, claims, docs, engine, growth, joint, machine, plots, report, sizes, steps
+
+SUITES = {
+    "steps": steps.run,
+    "sweep": engine.sweep,
+    "transports": engine.transports,
+    "growth": growth.run,
+    "accuracy": accuracy.run,
+    "joint": joint.run,
+}
+RESULTS = pathlib.Path(__file__).parent / "results"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measure retrax side by side with others."
+    )
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="fewer problems and repetitions: some minutes")
+    size.add_argument("--tiny", action="store_true", help="only show that everything runs; the figures mean nothing")
+    parser.add_argument("--only", choices=SUITES, action="append", help="this suite; may be repeated")
+    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, help="where results go (default: %(default)s)")
+    parser.add_argument("--write-docs", action="store_true", help="put the last results into docs/performance.md")
+    options = parser.parse_args(arguments)
+    path = options.out / "benchmarks.json"
+    if options.write_docs:
+        docs.write(json.loads(path.read_text(encoding="utf-8")), options.out)
+        return
+    options.out.mkdir(parents=True, exist_ok=True)
+    results = run(sizes.TINY if options.tiny else sizes.QUICK if options.quick else sizes.FULL, options.only or SUITES)
+    path.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    if "growth" in results["suites"]:
+        plots.draw(results["suites"]["growth"], options.out)
+    (options.out / "benchmarks.md").write_text(report.markdown(results), encoding="utf-8")
+    rich.console.Console().print(rich.markdown.Markdown(report.markdown(results)))
+    print(f"Written: {path}")
+
+
+def run(size: sizes.Sizes, names: Any) -> dict[str, Any]:
+    """The chosen suites, one after another."""
+    started = time.perf_counter()
+
+    def say(text: str) -> None:
+        print(f"[{time.perf_counter() - started:6.0f} s] {text}", flush=True)
+
+    results: dict[str, Any] = {"machine": machine.describe(), "sizes": size.name, "suites": {}}
+    for name in SUITES:
+        if name in names:
+            results["suites"][name] = SUITES[name](size, say)
+    results["claims"] = claims.check(results["suites"])
+    results["seconds"] = time.perf_counter() - started
+    return results
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""What a run leaves behind: tables on the screen, a JSON file, pictures, and the tables of docs/performance.md."""
+
+from typing import Any
+
+import numpy as np
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """All tables, as the documentation shows them."""
+    suites, parts = results["suites"], [_machine(results)]
+    if results["claims"]:
+        parts.append(_claims(results["claims"]))
+    for name, title in (
+        ("steps", "A step"), ("sweep", "A sweep, per run and step"), ("transports", "Transports"),
+    ):  # fmt: skip
+        for label, result in suites.get(name, {}).items():
+            parts.append(_timings(f"{title}: {label}", result))
+    if "growth" in suites:
+        parts.append(_growth(suites["growth"]))
+    for label, result in suites.get("accuracy", {}).items():
+        parts.append(_accuracy(label, result))
+    if suites.get("joint", {}).get("rows"):
+        parts.append(_joint(suites["joint"]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def number(value: float | None) -> str:
+    """Three digits, no exponent for everyday sizes."""
+    if value is None or not np.isfinite(value):
+        return "-"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _machine(results: dict[str, Any]) -> str:
+    machine = results["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    return (
+        f"Measured {machine['date']} ({results['sizes']}, load average {machine['load_average']} at the start) on "
+        f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB, {machine['system']}, "
+        f"Python {machine['python']}: {versions}."
+    )
+
+
+def _claims(claims: list[dict[str, Any]]) -> str:
+    rows = [
+        [c["claim"], number(c["value"]), f"{'≥' if c['least'] else '≤'} {c['bound']:g}", "yes" if c["holds"] else "no"]
+        for c in claims
+    ]
+    return "### What should hold\n\n" + _table(["ratio", "measured", "bound", "holds"], rows)
+
+
+def _timings(title: str, result: dict[str, Any]) -> str:
+    rows = [
+        [
+            row["name"],
+            number(row["median_us"]),
+            f"{number(row['lower_quartile_us'])} to {number(row['upper_quartile_us'])}",
+            number(row.get("ratio")),
+            number(row["first_seconds"]),
+            row["note"],
+        ]
+        for row in result["rows"]
+    ]
+    text = f"### {title}\n\n" + _table(["", "µs", "quartiles", "ratio", "first call, s", ""], rows)
+    notes = [f"Not run: {name} ({reason})." for name, reason in result["skipped"].items()]
+    if result.get("note"):
+        notes.append(f"Data: {result['note']}.")
+    if result.get("agreement"):
+        differences = ", ".join(f"{k} {v:.0e}" if isinstance(v, float) else k for k, v in result["agreement"].items())
+        notes.append(f"Largest difference from NumPy after 100 steps: {differences}.")
+    return text + ("\n\n" + " ".join(notes) if notes else "")
+
+
+def _growth(growth: dict[str, Any]) -> str:
+    parts = ["### Growth"]
+    for axis in ("n", "b", "d", "r"):
+        names = [row["name"] for row in growth[axis][0]["rows"]]
+        rows = []
+        for point in growth[axis]:
+            found = {row["name"]: row["median_us"] for row in point["rows"]}
+            rows.append([f"{point['value']:,}".replace(",", " "), *(number(found.get(name)) for name in names)])
+        parts.append(f"µs a step against {axis}: {growth['fixed'][axis]}\n\n" + _table([axis, *names], rows))
+    rows = [[f"{row['steps']:,}".replace(",", " "), number(row["resident_mb"])] for row in growth["memory"]]
+    parts.append("Memory of the process after a run\n\n" + _table(["steps", "MB"], rows))
+    return "\n\n".join(parts)
+
+
+def _accuracy(label: str, result: dict[str, Any]) -> str:
+    header = ["", *(f"seconds to {target:g} of the first gap" for target in result["targets"]), "range", ""]
+    rows = []
+    for row in result["rows"]:
+        last = [run[-1] for run in row["seconds"] if run[-1] is not None]
+        spread = f"{number(min(last))} to {number(max(last))}" if last else "-"
+        rows.append([row["name"], *(number(second) for second in row["median_seconds"]), spread, row["note"]])
+    return f"### Time to accuracy: {label}\n\n" + _table(header, rows)
+
+
+def _joint(joint: dict[str, Any]) -> str:
+    rows = []
+    for row in joint["rows"]:
+        reached = [second for second in row["seconds"] if second is not None]
+        spread = f"{number(min(reached))} to {number(max(reached))}" if len(reached) > 1 else ""
+        median = number(float(np.median(reached))) if reached else "not reached"
+        rows.append([row["name"], median, spread, row["note"]])
+    title = f"### Time to within {joint['within']:.1%} of rjd: {joint['label']}"
+    return f"{title}\n\n" + _table(["", "seconds", "range", ""], rows) + f"\n\nData: {joint['note']}."

@@ -1,0 +1,73 @@
+"""How much to measure: in full, quickly, or just enough to show that everything runs."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """Sizes of problems, steps in a repetition, and repetitions."""
+
+    name: str = "full"
+    repetitions: int = 15
+    compiled_steps: int = 5_000
+    eager_steps: int = 100
+    slow_eager_steps: int = 10
+    samples: int = 10_000
+    rank: int = 10
+    pca_dimensions: tuple[int, ...] = (100, 500, 784)
+    joint: tuple[int, int] = (2414, 43)
+    centroid_dimensions: tuple[int, ...] = (5, 10, 43)
+    sweep: tuple[int, int] = (7, 5)
+    growth_repetitions: int = 7
+    growth_samples: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000)
+    growth_batches: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+    growth_dimensions: tuple[int, ...] = (25, 50, 100, 200, 400, 800, 1600)
+    growth_ranks: tuple[int, ...] = (1, 2, 5, 10, 20, 40, 80)
+    memory_steps: tuple[int, ...] = (10_000, 30_000, 100_000, 300_000, 1_000_000)
+    accuracy_repetitions: int = 5
+    accuracy_steps: int = 40_000
+    eager_budget: float = 20.0
+    """Seconds after which an eager contender's run to an accuracy is given up."""
+
+
+FULL = Sizes()
+QUICK = Sizes(
+    name="quick",
+    repetitions=5,
+    compiled_steps=2_000,
+    eager_steps=30,
+    slow_eager_steps=4,
+    pca_dimensions=(100,),
+    centroid_dimensions=(10,),
+    growth_repetitions=3,
+    growth_samples=(10_000, 100_000, 1_000_000),
+    growth_batches=(1, 5, 20, 100),
+    growth_dimensions=(50, 100, 200, 400),
+    growth_ranks=(2, 5, 10, 20),
+    memory_steps=(10_000, 30_000, 100_000),
+    accuracy_repetitions=3,
+    accuracy_steps=20_000,
+    eager_budget=5.0,
+)
+TINY = Sizes(
+    name="tiny",
+    repetitions=2,
+    compiled_steps=100,
+    eager_steps=3,
+    slow_eager_steps=3,
+    samples=300,
+    rank=3,
+    pca_dimensions=(12,),
+    joint=(60, 4),
+    centroid_dimensions=(3,),
+    sweep=(2, 2),
+    growth_repetitions=1,
+    growth_samples=(200, 400),
+    growth_batches=(1, 2),
+    growth_dimensions=(10, 20),
+    growth_ranks=(2, 3),
+    memory_steps=(100, 200),
+    accuracy_repetitions=1,
+    accuracy_steps=600,
+    eager_budget=0.3,
+)

@@ -1,0 +1,274 @@
+"""The paper's claims, each judged by code from a result: holds, holds in part, or does not hold here."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from retrax.experiments.summary import Curve, curves, number
+
+HOLDS, IN_PART, FAILS = "holds", "holds in part", "does not hold here"
+UNDECIDED = "cannot be told from this run"
+ALIKE = 2.0
+"""Final gaps within this factor count as similar."""
+ADAPTIVE = ("crmsprop", "ramsgrad", "rasa-l", "rasa-r", "rasa-lr")
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What became of a claim."""
+
+    claim: str
+    verdict: str
+    evidence: str
+
+
+Judge = Callable[[dict[str, Any]], Verdict]
+
+
+def verdicts(result: dict[str, Any]) -> list[Verdict]:
+    """The verdicts on all the claims that an experiment tests."""
+    return [_JUDGES[name](result) for name in result["claims"]]
+
+
+def _by_key(result: dict[str, Any], panel: str | None = None) -> dict[str, Curve]:
+    return {curve.key: curve for curve in curves(result, panel)}
+
+
+def _paper(result: dict[str, Any]) -> list[Curve]:
+    return [curve for curve in curves(result) if curve.in_paper]
+
+
+def _final(curve: Curve) -> str:
+    low, median, high = (number(value) for value in curve.final)
+    return f"{curve.label} {median} [{low}, {high}]"
+
+
+def rsrm_best(result: dict[str, Any]) -> Verdict:
+    """RSRM ends lowest; in full if its quartile band lies below the next one's."""
+    ranked = sorted(_paper(result), key=lambda curve: curve.final[1])
+    rsrm = _by_key(result)["rsrm"]
+    rank = ranked.index(next(curve for curve in ranked if curve.key == "rsrm")) + 1
+    rival = next(curve for curve in ranked if curve.key != "rsrm")
+    evidence = (
+        f"final gap, median [quartiles]: {_final(rsrm)}; best of the others: {_final(rival)}; "
+        f"rank {rank} of {len(ranked)}"
+    )
+    if rank > 1:
+        verdict = IN_PART if rsrm.final[0] <= rival.final[2] and rank == 2 else FAILS
+    else:
+        verdict = HOLDS if rsrm.final[2] < rival.final[0] else IN_PART
+    return Verdict("RSRM outperforms the other one-sample methods for the same SFO", verdict, evidence)
+
+
+def runtime_best(result: dict[str, Any]) -> Verdict:
+    """RSRM is lowest at the time when the fastest method has spent its SFO budget."""
+    paper = _paper(result)
+    limit = min(float(curve.time[-1]) for curve in paper)
+    at_limit = sorted(paper, key=lambda curve: curve.median_at_time(limit))
+    rank = [curve.key for curve in at_limit].index("rsrm") + 1
+    first = at_limit[0]
+    rsrm = _by_key(result)["rsrm"]
+    evidence = (
+        f"after {number(limit)} s: RSRM {number(rsrm.median_at_time(limit))}, rank {rank} of {len(paper)}; "
+        f"first {first.label} {number(first.median_at_time(limit))}"
+    )
+    verdict = HOLDS if rank == 1 else IN_PART if rank == 2 else FAILS
+    return Verdict("RSRM keeps its lead when measured by run time", verdict, evidence + _busy(result))
+
+
+def _busy(result: dict[str, Any]) -> str:
+    """A remark where the machine had other work while run times were measured."""
+    load, cores = max(part["runs"]["load"] for part in result["series"]), result["environment"]["machine"]["cores"]
+    return f" (the machine was busy: load {load:.1f} on {cores} cores)" if load > cores + 0.5 else ""
+
+
+def adaptive_like_sgd(result: dict[str, Any]) -> Verdict:
+    """Adaptive methods end within a factor of 2 of RSGD."""
+    by_key = _by_key(result)
+    ratios = {key: by_key[key].final[1] / by_key["rsgd"].final[1] for key in ADAPTIVE}
+    alike = [key for key, ratio in ratios.items() if 1 / ALIKE <= ratio <= ALIKE]
+    verdict = HOLDS if len(alike) == len(ratios) else IN_PART if len(alike) * 2 >= len(ratios) else FAILS
+    evidence = "final gap over RSGD's: " + ", ".join(
+        f"{by_key[key].label} {number(ratio)}" for key, ratio in ratios.items()
+    )
+    return Verdict("On easy data adaptive methods perform like well-tuned SGD", verdict, evidence)
+
+
+def rho_default(result: dict[str, Any]) -> Verdict:
+    """ρ₀ = 0.1 ends within a factor of 2 of the tuned ρ₀."""
+    by_key = _by_key(result)
+    default, tuned = by_key["rsrm"], by_key["rsrm-rho"]
+    ratio = default.final[1] / tuned.final[1]
+    verdict = HOLDS if ratio <= ALIKE else IN_PART if ratio <= ALIKE**2 else FAILS
+    evidence = (
+        f"final gap with ρ₀=0.1: {number(default.final[1])}; with ρ₀={tuned.variant.get('rho', math.nan):g}, "
+        f"the best of the tuned: {number(tuned.final[1])} (ratio {number(ratio)})"
+    )
+    return Verdict("The default ρ₀ = 0.1 performs well", verdict, evidence)
+
+
+def cost_per_step(result: dict[str, Any]) -> Verdict:
+    """RSRM's step takes at most 1.5 times RSGD's, and cRMSProp's is not the cheapest."""
+    by_key = _by_key(result)
+    micro = {key: 1e6 * by_key[key].seconds_per_step for key in ("rsrm", "rsgd", "crmsprop", "rasa-lr")}
+    ratio = micro["rsrm"] / micro["rsgd"]
+    verdict = HOLDS if ratio <= 1.5 else IN_PART if ratio <= 2.5 else FAILS
+    times = ", ".join(f"{by_key[key].label} {value:.0f} µs" for key, value in micro.items())
+    return Verdict(
+        "A step of RSRM costs about as much as one of RSGD (one extra transport)",
+        verdict,
+        f"run time of a step: {times}; RSRM over RSGD {number(ratio)}{_busy(result)}",
+    )
+
+
+def small_rates_beat_sgd(result: dict[str, Any]) -> Verdict:
+    """RSRM with η₀ = 0.005 and 0.001 against the best-tuned RSGD."""
+    found = curves(result)
+    rsgd = next(curve for curve in found if curve.key == "rsgd")
+    better = [curve.rate for curve in found if curve.key != "rsgd" and curve.final[1] < rsgd.final[1]]
+    named = [rate for rate in (0.005, 0.001) if rate in better]
+    verdict = HOLDS if len(named) == 2 else IN_PART if named else FAILS
+    finals = ", ".join(f"{curve.rate:g}: {number(curve.final[1])}" for curve in found if curve.key != "rsgd")
+    evidence = (
+        f"RSGD (η₀={rsgd.rate:g}) {number(rsgd.final[1])}; RSRM by η₀: {finals}. RSRM beats it at "
+        f"{len(better)} of {len(found) - 1} step sizes ({', '.join(f'{rate:g}' for rate in better) or 'none'}). "
+        "Step sizes depend on the data's scale, which the paper does not give"
+    )
+    return Verdict("RSRM with η₀ = 0.005 and 0.001 outperforms the best-tuned SGD", verdict, evidence)
+
+
+def first_batch_insensitive(result: dict[str, Any]) -> Verdict:
+    """Final gaps for all first batches within a factor of 2, and none of the larger ones best by that much."""
+    found = curves(result)
+    finals = {curve.label.split("=")[1]: curve.final[1] for curve in found}
+    spread = max(finals.values()) / min(finals.values())
+    verdict = HOLDS if spread <= ALIKE else IN_PART if spread <= ALIKE**2 else FAILS
+    evidence = "final gap by |S₀|: " + ", ".join(f"{size}: {number(gap)}" for size, gap in finals.items())
+    return Verdict(
+        "RSRM is insensitive to the first batch, and a larger one brings no benefit",
+        verdict,
+        f"{evidence}; largest over smallest {number(spread)}",
+    )
+
+
+def slow_then_lower(result: dict[str, Any]) -> Verdict:
+    """RSRM is not first after a tenth of the budget, and is first at the end."""
+    paper = _paper(result)
+    early = 0.1 * float(paper[0].sfo[-1])
+    ranks = []
+    for value in (lambda curve: curve.median_at_sfo(early), lambda curve: curve.final[1]):
+        ranks.append([curve.key for curve in sorted(paper, key=value)].index("rsrm") + 1)
+    slow, lower = ranks[0] > 1, ranks[1] == 1
+    verdict = HOLDS if slow and lower else IN_PART if lower else FAILS
+    evidence = f"rank of RSRM after a tenth of the budget {ranks[0]}, at the end {ranks[1]}, of {len(paper)}"
+    return Verdict("RSRM is slow in the first epochs, then converges to a lower value", verdict, evidence)
+
+
+def roughness(curve: Curve) -> float:
+    """How much log₁₀ gap goes up and down from record to record in the second half of a run: median over seeds."""
+    half = curve.gap[:, curve.gap.shape[1] // 2 :]
+    logs = np.log10(np.maximum(half, 1e-300))
+    return float(np.median(np.std(np.diff(logs, axis=1), axis=1)))
+
+
+def stable(result: dict[str, Any]) -> Verdict:
+    """RSRM's curve is smoother than all of the others'."""
+    paper = _paper(result)
+    rough = {curve.label: roughness(curve) for curve in paper}
+    smoother = [label for label, value in rough.items() if label != "RSRM" and value > rough["RSRM"]]
+    share = len(smoother) / (len(paper) - 1)
+    verdict = HOLDS if share == 1 else IN_PART if share >= 0.5 else FAILS
+    evidence = "standard deviation of log₁₀ gap between records, second half: " + ", ".join(
+        f"{label} {number(value)}" for label, value in rough.items()
+    )
+    return Verdict("RSRM converges more stably than the others", verdict, evidence)
+
+
+def adaptive_fail(result: dict[str, Any]) -> Verdict:
+    """cRMSProp and RASA end above twice RSGD's final gap."""
+    by_key = _by_key(result)
+    keys = ("crmsprop", "rasa-l", "rasa-r", "rasa-lr")
+    ratios = {by_key[key].label: by_key[key].final[1] / by_key["rsgd"].final[1] for key in keys}
+    worse = [label for label, ratio in ratios.items() if ratio > ALIKE]
+    verdict = HOLDS if len(worse) == len(keys) else IN_PART if worse else FAILS
+    evidence = "final gap over RSGD's: " + ", ".join(f"{label} {number(ratio)}" for label, ratio in ratios.items())
+    return Verdict("On the real data cRMSProp and RASA fail to perform comparably", verdict, evidence)
+
+
+def exponents(result: dict[str, Any]) -> Verdict:
+    """RSRM needs fewer SFO for small ε than RSGD and RASA, growing with a smaller exponent, near -3."""
+    entries = {part["complexity"]["key"]: part for part in result["complexity"]}
+    measured = {part["complexity"]["label"]: part["exponent"] for part in entries.values()}
+    text = ", ".join(
+        f"{part['complexity']['label']} {'–' if part['exponent'] is None else format(part['exponent'], '.2f')} "
+        f"(theory {part['theory']:.3g})"
+        for part in entries.values()
+    )
+    rsrm, others = measured["RSRM"], (measured["RSGD"], measured["RASA-LR"])
+    if rsrm is None:
+        verdict = UNDECIDED
+    else:
+        slower = [other is None or other < rsrm for other in others]
+        verdict = HOLDS if all(slower) and rsrm >= -3.3 else IN_PART if any(slower) else FAILS
+    return Verdict(
+        "RSRM needs Õ(ε⁻³) oracle calls where RSGD and RASA need O(ε⁻⁴)", verdict, f"measured exponents: {text}"
+    )
+
+
+def full_gradients(result: dict[str, Any]) -> Verdict:
+    """Not a claim of the paper: what finite-sum methods do when full gradients are allowed."""
+    by_key = _by_key(result, "finite")
+    rsrm, reduced = by_key["rsrm"], min((by_key["rsvrg"], by_key["rsrg"]), key=lambda curve: curve.final[1])
+    overtaken = reduced.final[1] < rsrm.final[1]
+    crossing = next((float(s) for s in reduced.sfo if reduced.median_at_sfo(s) < rsrm.median_at_sfo(s)), math.inf)
+    samples = result["panels"][0]["samples"]
+    evidence = f"final gap: {_final(rsrm)}; {_final(reduced)}; " + (
+        f"{reduced.label} is lower from epoch {number(crossing / samples)} on"
+        if overtaken
+        else "not within this budget"
+    )
+    return Verdict(
+        "Beyond the paper: with full gradients allowed, RSVRG and RSRG overtake the one-sample methods",
+        HOLDS if overtaken else FAILS,
+        evidence,
+    )
+
+
+def transports_alike(result: dict[str, Any]) -> Verdict:
+    """Not a claim of the paper: whether projection, which its theory excludes, costs anything."""
+    texts, spreads = [], []
+    for panel in result["panels"]:
+        found = curves(result, panel["key"])
+        finals = [curve.final[1] for curve in found]
+        spreads.append(max(finals) / min(finals))
+        shown = ", ".join(f"{c.label} {number(c.final[1])} ({1e6 * c.seconds_per_step:.0f} µs a step)" for c in found)
+        texts.append(f"{panel['title']}: {shown}")
+    verdict = HOLDS if max(spreads) <= 1.25 else IN_PART if max(spreads) <= ALIKE else FAILS
+    return Verdict(
+        "Beyond the paper: projection does as well as the isometric transports that the theory asks for",
+        verdict,
+        "; ".join(texts),
+    )
+
+
+_JUDGES: dict[str, Judge] = {
+    judge.__name__: judge
+    for judge in (
+        rsrm_best,
+        runtime_best,
+        adaptive_like_sgd,
+        rho_default,
+        cost_per_step,
+        small_rates_beat_sgd,
+        first_batch_insensitive,
+        slow_then_lower,
+        stable,
+        adaptive_fail,
+        exponents,
+        full_gradients,
+        transports_alike,
+    )
+}

@@ -1,0 +1,81 @@
+"""The results as Markdown tables, for the documentation."""
+
+from typing import Any
+
+from retrax.experiments import claims
+from retrax.experiments.summary import TARGETS, Row, number, rate_text, table
+
+
+def render(results: dict[str, dict[str, Any]]) -> str:
+    """A document with a section for each experiment."""
+    return "\n".join([*overview(results), *(line for result in results.values() for line in section(result))])
+
+
+def overview(results: dict[str, dict[str, Any]]) -> list[str]:
+    """All verdicts in one table."""
+    lines = ["## Verdicts on the paper's claims", "", "| experiment | claim | verdict |", "|---|---|---|"]
+    for name, result in results.items():
+        lines += [f"| [{name}](#{name}) | {v.claim} | **{v.verdict}** |" for v in claims.verdicts(result)]
+    return [*lines, ""]
+
+
+def section(result: dict[str, Any]) -> list[str]:
+    """One experiment: settings, tables, verdicts."""
+    settings = result["settings"]
+    lines = [
+        f"## {result['experiment']}",
+        "",
+        f"{result['title']} ({result['figure']}).{' A quick run.' if result['quick'] else ''}",
+        "",
+        f"Budget {settings['epochs']:g} epochs of SFO, {len(settings['seeds'])} seeds, "
+        f"{len(settings['tuning_seeds'])} of them for tuning; computed in {result['wall_seconds']:.0f} s.",
+        *(f"{note}" for note in result["notes"]),
+        "",
+    ]
+    for panel in result["panels"]:
+        lines += [f"Data{' of ' + panel['title'] if len(result['panels']) > 1 else ''}: {panel['data_note']}.", ""]
+        lines += [*panel_table(table(result, panel["key"])), ""]
+    if result["complexity"]:
+        lines += [*complexity_table(result["complexity"]), ""]
+    lines += [f"- {v.claim}: **{v.verdict}**. {v.evidence}." for v in claims.verdicts(result)]
+    return [*lines, ""]
+
+
+def panel_table(rows: list[Row]) -> list[str]:
+    """Rank, step size, final gap and what it took to reach shares of the start gap."""
+    targets = " | ".join(f"{target:.0e}".replace("e-0", "e-") for target in TARGETS)
+    lines = [
+        f"| rank | method | best η₀ | final gap [quartiles] | µs a step | SFO (s) to {targets} |",
+        "|---:|---|---|---|---:|" + "---:|" * len(TARGETS),
+    ]
+    for row in rows:
+        low, median, high = (number(value) for value in row.curve.final)
+        reached = " | ".join(_reached(*pair) for pair in row.targets)
+        name = row.curve.label if row.curve.in_paper else f"*{row.curve.label}*"
+        lines.append(
+            f"| {row.rank} | {name} | {rate_text(row.curve)} | {median} [{low}, {high}] | "
+            f"{1e6 * row.curve.seconds_per_step:.0f} | {reached} |"
+        )
+    return [
+        *lines,
+        "",
+        "In italics: not in the paper. \\*: the best η₀ lay at the grid's edge, so the grid was extended.",
+    ]
+
+
+def _reached(sfo: float, seconds: float) -> str:
+    return f"{number(sfo)} ({number(seconds, 2)})" if sfo < float("inf") else "–"
+
+
+def complexity_table(entries: list[dict[str, Any]]) -> list[str]:
+    """SFO for each ε, with the measured exponent beside the theory's."""
+    tolerances = entries[0]["tolerances"]
+    lines = [
+        "| method | " + " | ".join(f"ε={epsilon:g}" for epsilon in tolerances) + " | exponent | theory |",
+        "|---|" + "---:|" * (len(tolerances) + 2),
+    ]
+    for part in entries:
+        cells = " | ".join("–" if p["median"] is None else number(p["median"]) for p in part["points"])
+        slope = "–" if part["exponent"] is None else f"{part['exponent']:.2f}"
+        lines.append(f"| {part['complexity']['label']} | {cells} | {slope} | {part['theory']:.3g} |")
+    return lines

@@ -1,0 +1,258 @@
+"""The report: one HTML page with everything in it, so that it works without a network and without a server."""
+
+import html
+import json
+from importlib import resources
+from typing import Any
+
+from retrax.experiments import claims, storage
+from retrax.experiments.claims import FAILS, HOLDS, IN_PART, Verdict
+from retrax.experiments.styles import style_of
+from retrax.experiments.summary import TARGETS, Curve, Row, curves, number, rate_text, table
+
+_CLASSES = {HOLDS: "holds", IN_PART: "part", FAILS: "fails"}
+_SIGNS = {HOLDS: "✓", IN_PART: "◐", FAILS: "✗"}
+
+
+def render(results: dict[str, dict[str, Any]]) -> str:
+    """The page as text."""
+    judged = {name: claims.verdicts(result) for name, result in results.items()}
+    charts: dict[str, Any] = {}
+    sections = "\n".join(_section(result, judged[name], charts) for name, result in results.items())
+    filled = {
+        "STYLE": _asset("report.css"),
+        "SCRIPT": _asset("report.js"),
+        "NAVIGATION": "".join(f'<li><a href="#{name}">{name}</a></li>' for name in results),
+        "LEAD": _lead(results, judged),
+        "VERDICTS": _verdict_table(judged),
+        "SECTIONS": sections,
+        "ENVIRONMENT": _environment(results),
+        "DATA": json.dumps(storage.plain(charts), ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/"),
+    }
+    text = _asset("report.html")
+    for key, value in filled.items():
+        text = text.replace(f"@@{key}@@", value)
+    return text
+
+
+def _asset(name: str) -> str:
+    return (resources.files("retrax.experiments") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _lead(results: dict[str, dict[str, Any]], judged: dict[str, list[Verdict]]) -> str:
+    flat = [verdict.verdict for verdicts in judged.values() for verdict in verdicts]
+    counts = ", ".join(f"{flat.count(kind)} {text}" for kind, text in _COUNTED if flat.count(kind))
+    quick = " Some are quick runs with small budgets, marked so." if any(r["quick"] for r in results.values()) else ""
+    count = "1 experiment" if len(results) == 1 else f"{len(results)} experiments"
+    return f"{count}; of {len(flat)} verdicts: {counts}.{quick}"
+
+
+_COUNTED = ((HOLDS, "hold"), (IN_PART, "hold in part"), (FAILS, "do not hold here"))
+
+
+def _badge(verdict: str) -> str:
+    kind = _CLASSES.get(verdict, "open")
+    return f'<span class="badge {kind}"><span aria-hidden="true">{_SIGNS.get(verdict, "?")}</span> {verdict}</span>'
+
+
+def _verdict_table(judged: dict[str, list[Verdict]]) -> str:
+    rows = "".join(
+        f'<tr><th scope="row"><a href="#{name}">{name}</a></th><td>{html.escape(verdict.claim)}</td>'
+        f"<td>{_badge(verdict.verdict)}</td></tr>"
+        for name, verdicts in judged.items()
+        for verdict in verdicts
+    )
+    head = '<tr><th scope="col">Experiment</th><th scope="col">Claim</th><th scope="col">Verdict</th></tr>'
+    return f'<div class="scroll" tabindex="0"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+
+
+def _section(result: dict[str, Any], verdicts: list[Verdict], charts: dict[str, Any]) -> str:
+    name = result["experiment"]
+    quick = " · <strong>quick run</strong>" if result["quick"] else ""
+    parts = [
+        f'<section id="{name}" aria-labelledby="{name}-title">',
+        f'<h2 id="{name}-title">{html.escape(result["title"])}</h2>',
+        f'<p class="meta"><code>{name}</code> · {result["figure"]}{quick}</p>',
+        '<ul class="verdicts">',
+        *(
+            f"<li>{_badge(v.verdict)} {html.escape(v.claim)}<br><small>{html.escape(v.evidence)}</small></li>"
+            for v in verdicts
+        ),
+        "</ul>",
+    ]
+    for panel in result["panels"]:
+        parts += _panel(result, panel, charts)
+    if result["complexity"]:
+        parts += _complexity(result, charts)
+    parts += [_settings(result), "</section>"]
+    return "\n".join(parts)
+
+
+def _panel(result: dict[str, Any], panel: dict[str, Any], charts: dict[str, Any]) -> list[str]:
+    identity = f"{result['experiment']}{'-' + panel['key'] if panel['key'] else ''}"
+    found = curves(result, panel["key"])
+    charts[identity] = {
+        "title": panel["title"],
+        "kinds": {"sfo": "SFO", "time": "Run time (s)"},
+        "y": "Optimality gap",
+        "logx": False,
+        "series": [_chart_series(curve, position) for position, curve in enumerate(found)],
+    }
+    heading = f"<h3>{html.escape(panel['title'])}</h3>" if len(result["panels"]) > 1 else ""
+    return [heading, _chart(identity), f'<p class="meta">{_data_text(panel)}</p>', _table(table(result, panel["key"]))]
+
+
+def _data_text(panel: dict[str, Any]) -> str:
+    shape = "×".join(map(str, panel["shape"]))
+    return html.escape(
+        f"Data: {panel['data_note']}. n = {panel['samples']}, {panel['manifold']} of {shape} matrices, "
+        f"{panel['dtype']}, smallest F = {panel['optimum']:.10g}."
+    )
+
+
+def _chart_series(curve: Curve, position: int) -> dict[str, Any]:
+    low, median, high = curve.quartiles
+    style = style_of(curve.key, position)
+    return {
+        "key": curve.key,
+        "label": curve.label,
+        "note": f"η₀={rate_text(curve)}",
+        "shown": curve.in_paper,
+        "light": style.light,
+        "dark": style.dark,
+        "dash": style.dash,
+        "width": style.width,
+        "x": {"sfo": curve.sfo, "time": curve.time},
+        "low": low,
+        "mid": median,
+        "high": high,
+    }
+
+
+def _complexity(result: dict[str, Any], charts: dict[str, Any]) -> list[str]:
+    identity = f"{result['experiment']}-sfo"
+    series = []
+    for position, part in enumerate(result["complexity"]):
+        entry = part["complexity"]
+        style = style_of(entry["key"], position)
+        points = [point for point in reversed(part["points"]) if point["median"] is not None]
+        values = [point["median"] for point in points]
+        series.append(
+            {
+                "key": entry["key"], "label": entry["label"], "note": f"theory {part['theory']:.3g}", "shown": True,
+                "light": style.light, "dark": style.dark, "dash": style.dash, "width": style.width,
+                "x": {"epsilon": [point["epsilon"] for point in points]}, "low": values, "mid": values, "high": values,
+            }
+        )  # fmt: skip
+    title = "Oracle calls until ‖grad F‖ ≤ ε"
+    charts[identity] = {"title": title, "kinds": {"epsilon": "ε"}, "y": "SFO", "logx": True, "series": series}
+    return [f"<h3>{title}</h3>", _chart(identity), _complexity_table(result["complexity"])]
+
+
+def _chart(identity: str) -> str:
+    fallback = "<noscript>The curves need JavaScript; the table does not.</noscript>"
+    return f'<div class="chart" data-chart="{identity}">{fallback}</div>'
+
+
+def _table(rows: list[Row]) -> str:
+    targets = "".join(f'<th scope="col" class="n">to 10<sup>−{k}</sup></th>' for k in range(1, len(TARGETS) + 1))
+    head = (
+        '<tr><th scope="col" class="n">Rank</th><th scope="col">Method</th><th scope="col">Best η₀</th>'
+        '<th scope="col" class="n">Final gap</th><th scope="col" class="n">Quartiles</th>'
+        f'<th scope="col" class="n">µs a step</th>{targets}</tr>'
+    )
+    body = "".join(_table_row(row) for row in rows)
+    caption = (
+        "Median over seeds. “To 10⁻ᵏ”: SFO, and seconds below it, until the gap was that share of its start. "
+        "Methods in italics stand beside the paper’s. * the best η₀ lay at the grid’s edge, so the grid was extended."
+    )
+    return (
+        f'<p class="meta">{caption}</p><div class="scroll" tabindex="0"><table><thead>{head}</thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _table_row(row: Row) -> str:
+    low, median, high = (number(value) for value in row.curve.final)
+    label = html.escape(row.curve.label)
+    name = label if row.curve.in_paper else f"<em>{label}</em>"
+    reached = "".join(
+        f'<td class="n">{number(sfo)}<br><small>{number(seconds, 2)} s</small></td>'
+        if seconds < float("inf")
+        else '<td class="n">–</td>'
+        for sfo, seconds in row.targets
+    )
+    return (
+        f'<tr><td class="n">{row.rank}</td><th scope="row">{name}</th><td>{html.escape(rate_text(row.curve))}</td>'
+        f'<td class="n">{median}</td><td class="n">{low} – {high}</td>'
+        f'<td class="n">{1e6 * row.curve.seconds_per_step:.0f}</td>{reached}</tr>'
+    )
+
+
+def _complexity_table(entries: list[dict[str, Any]]) -> str:
+    tolerances = "".join(f'<th scope="col" class="n">ε={e:g}</th>' for e in entries[0]["tolerances"])
+    rows = []
+    for part in entries:
+        cells = "".join(_complexity_cell(point) for point in part["points"])
+        slope = "–" if part["exponent"] is None else f"{part['exponent']:.2f}"
+        rows.append(
+            f'<tr><th scope="row">{part["complexity"]["label"]}</th>{cells}<td class="n">{slope}</td>'
+            f'<td class="n">{part["theory"]:.3g}</td></tr>'
+        )
+    head = (
+        f'<tr><th scope="col">Method</th>{tolerances}<th scope="col" class="n">Exponent</th>'
+        '<th scope="col" class="n">Theory</th></tr>'
+    )
+    caption = (
+        "SFO until ‖grad F‖ first was ≤ ε, median over seeds, with the best step size for each ε (below). RSVRG, RSRG "
+        "and RSPIDER in the online setting: large batch B = (σ/ε)², small batch b and period m as powers of σ/ε, "
+        "constants 1."
+    )
+    return (
+        f'<p class="meta">{caption}</p><div class="scroll" tabindex="0"><table><thead>{head}</thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _complexity_cell(point: dict[str, Any]) -> str:
+    batches = ", ".join(f"{name}={size}" for name, size in point["batches"].items())
+    value = "–" if point["median"] is None else number(point["median"])
+    return f'<td class="n">{value}<br><small>η={point["rate"]:g}, {batches}</small></td>'
+
+
+def _settings(result: dict[str, Any]) -> str:
+    settings = result["settings"]
+    items = {
+        "Budget": f"{settings['epochs']:g} epochs of SFO",
+        "Seeds": f"{len(settings['seeds'])}, the first {len(settings['tuning_seeds'])} of them for tuning",
+        "Grid of η₀": ", ".join(f"{rate:g}" for rate in settings["grid"]),
+        "Chosen by": settings["criterion"],
+        "Schedules": settings["schedules"],
+        "Batches": "; ".join(
+            f"{part['series']['label']} {part['series']['batch_size']}"
+            + (f", first {part['series']['first_batch_size']}" if part["series"]["first_batch_size"] else "")
+            for part in result["series"]
+        ),
+        "Notes": " ".join([*result["notes"], *dict.fromkeys(_series_notes(result))]) or "none",
+        "Computed in": f"{result['wall_seconds']:.0f} s with {settings['jobs']} process(es)",
+    }
+    rows = "".join(f"<dt>{key}</dt><dd>{html.escape(value)}</dd>" for key, value in items.items())
+    return f"<details><summary>Settings</summary><dl>{rows}</dl></details>"
+
+
+def _series_notes(result: dict[str, Any]) -> list[str]:
+    return [
+        f"{part['series']['label']}: {part['series']['note']}." for part in result["series"] if part["series"]["note"]
+    ]
+
+
+def _environment(results: dict[str, dict[str, Any]]) -> str:
+    seen: dict[str, list[str]] = {}
+    for name, result in results.items():
+        facts = {**result["environment"]["versions"], **result["environment"]["machine"]}
+        seen.setdefault(", ".join(f"{key} {value}" for key, value in facts.items()), []).append(name)
+    rows = "".join(
+        f"<dt>{html.escape(', '.join(names) if len(seen) > 1 else 'All experiments')}</dt><dd>{html.escape(text)}</dd>"
+        for text, names in seen.items()
+    )
+    return f"<dl>{rows}</dl>"

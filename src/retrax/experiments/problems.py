@@ -1,0 +1,149 @@
+"""Builds the problem that a spec names, from synthetic or real data."""
+
+import dataclasses
+import functools
+import hashlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from retrax.experiments.series import Options
+from retrax.experiments.specs import ProblemSpec, UsageError
+
+CACHE_ENVIRONMENT = "RETRAX_CACHE"
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where real data and their features are; None for the defaults of `retrax.datasets`."""
+
+    data: str | None = None
+    cache: str | None = None
+
+    @property
+    def cache_folder(self) -> str | None:
+        """The folder of computed features: given, or named by RETRAX_CACHE."""
+        return self.cache or os.environ.get(CACHE_ENVIRONMENT) or None
+
+
+@dataclasses.dataclass(frozen=True)
+class Samples:
+    """The data of a problem, what is to be said of them, and a digest that tells them from others."""
+
+    array: np.ndarray
+    note: str
+    digest: str
+
+
+def _spectrum_note(n: int, d: int, rank: int) -> str:
+    return f"{n} Gaussian samples in {d} dimensions, variances from 1 to 1/4 up to rank {rank}, then below 1/10"
+
+
+def _syn1() -> tuple[np.ndarray, str]:
+    from retrax.datasets import synthetic
+
+    return synthetic.syn1(), _spectrum_note(10_000, 100, 10)
+
+
+def _syn2() -> tuple[np.ndarray, str]:
+    from retrax.datasets import synthetic
+
+    return synthetic.syn2(), _spectrum_note(10_000, 500, 10)
+
+
+def _syn3() -> tuple[np.ndarray, str]:
+    from retrax.datasets import synthetic
+
+    return synthetic.syn3(), _spectrum_note(10_000, 100, 20)
+
+
+def _online() -> tuple[np.ndarray, str]:
+    from retrax.datasets import synthetic
+
+    return synthetic.pca(200_000, 50, 5), _spectrum_note(200_000, 50, 5)
+
+
+def _spd() -> tuple[np.ndarray, str]:
+    from retrax.datasets import synthetic
+
+    return synthetic.spd(), "5000 matrices of 10×10 with eigenvalues from 1/20 to 1 and a common tilt"
+
+
+def small_joint_diagonalization(n: int = 2000, d: int = 10, seed: int = 0) -> np.ndarray:
+    """Matrices Q diag(λᵢ) Qᵀ + noise with one Haar Q: almost, not quite, jointly diagonal."""
+    from retrax.datasets import synthetic
+
+    generator = np.random.default_rng(seed)
+    frame = synthetic.haar(d, generator)
+    eigenvalues = generator.exponential(size=(n, d))
+    noise = generator.standard_normal((n, d, d)) / 10
+    return (frame * eigenvalues[:, None, :]) @ frame.T + (noise + noise.transpose(0, 2, 1)) / 2
+
+
+def _small_jd() -> tuple[np.ndarray, str]:
+    return small_joint_diagonalization(), "2000 matrices of 10×10 with common eigenvectors, and noise of size 1/10"
+
+
+SYNTHETIC: dict[str, Callable[[], tuple[np.ndarray, str]]] = {
+    "syn1": _syn1,
+    "syn2": _syn2,
+    "syn3": _syn3,
+    "online": _online,
+    "spd": _spd,
+    "small-jd": _small_jd,
+}
+_FEATURES = {"ica": "gabor", "rc": "gradient"}
+
+
+@functools.lru_cache(maxsize=1)
+def samples(spec: ProblemSpec, place: Place) -> Samples:
+    """The data of a problem; DataError where they are missing."""
+    array, note = _load(spec, place) if spec.real else SYNTHETIC[spec.data]()
+    array = np.ascontiguousarray(array)
+    return Samples(array, note, hashlib.blake2b(array.data, digest_size=8).hexdigest())
+
+
+def _load(spec: ProblemSpec, place: Place) -> tuple[np.ndarray, str]:
+    from retrax import datasets
+    from retrax.datasets.reporting import reporting
+
+    if spec.family == "pca":
+        return datasets.pca_matrix(spec.data, place.data)
+    kind = _FEATURES[spec.family]
+    with reporting(f"{spec.data} {kind} covariances") as report:
+        return datasets.features.load_covariances(spec.data, kind, place.data, place.cache_folder, report)
+
+
+@functools.lru_cache(maxsize=2)
+def build(spec: ProblemSpec, place: Place, options: Options = ()) -> Any:
+    """The problem, with `options` as further arguments."""
+    from retrax import problems
+
+    array, arguments = samples(spec, place).array, dict(options)
+    try:
+        if spec.family == "pca":
+            return problems.PCA(array, rank=spec.rank or 1, **arguments)
+        if spec.family == "ica":
+            return problems.JointDiagonalization(array, spec.rank, **arguments)
+        return problems.Centroid(array, **arguments)
+    except ValueError as error:
+        raise UsageError(f"{spec.data} cannot be used: {error}") from error
+
+
+def is_available(spec: ProblemSpec, place: Place) -> bool:
+    """Whether the data are there."""
+    if not spec.real:
+        return True
+    from retrax import datasets
+
+    return datasets.available(place.data)[spec.data] is not None
+
+
+def require(spec: ProblemSpec, place: Place) -> None:
+    """DataError, with advice, where the data are missing."""
+    if spec.real:
+        from retrax.datasets.registry import data_directory, find_source, require_files
+
+        require_files(find_source(spec.data), data_directory(place.data))

@@ -1,0 +1,134 @@
+"""A series: one curve of a figure, that is, a method with its settings. Data only; nothing here runs."""
+
+import dataclasses
+from typing import Any
+
+Options = tuple[tuple[str, Any], ...]
+"""Keyword arguments as pairs, so that a spec can be frozen and written to a file."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Series:
+    """A method, and how it is run.
+
+    `variants` are alternative keyword arguments of the recipe that are tuned together with η₀. `rates` replaces
+    the experiment's grid; a single rate with a single variant is not tuned at all.
+    """
+
+    key: str
+    """A name for files: letters, digits and hyphens."""
+    label: str
+    recipe: str
+    """The name of the method in `retrax`."""
+    options: Options = ()
+    variants: tuple[Options, ...] = ((),)
+    batch_size: int = 10
+    first_batch_size: int | None = None
+    rates: tuple[float, ...] | None = None
+    in_paper: bool = True
+    """Whether the paper's figure shows it; the others stand beside."""
+    panel: str = ""
+    problem_options: Options = ()
+    """Further keyword arguments of the problem, such as its transport."""
+    note: str = ""
+
+    def method(self, learning_rate: float, variant: Options = ()) -> Any:
+        """The method with this step size."""
+        import retrax
+
+        return getattr(retrax, self.recipe)(learning_rate, **dict(self.options), **dict(variant))
+
+
+RHO_GRID = (0.05, 0.1, 0.3, 0.5, 0.9)
+
+
+def rsrm(first_batch_size: int, **changes: Any) -> Series:
+    """RSRM as in the paper: batches of 5, ρ₀ = 0.1."""
+    return dataclasses.replace(
+        Series("rsrm", "RSRM", "rsrm", batch_size=5, first_batch_size=first_batch_size), **changes
+    )
+
+
+RSGD = Series("rsgd", "RSGD", "rsgd")
+_USUAL = "β as usual since Adam: 0.9 for the momentum, 0.999 for the adaptation; the paper prints the reverse"
+
+
+def compared(first_batch_size: int) -> tuple[Series, ...]:
+    """The paper's eight methods, and beside them RSRM with ρ₀ tuned and the momentum methods with the usual β."""
+    return (
+        rsrm(first_batch_size),
+        RSGD,
+        Series("csgd-m", "cSGD-M", "csgd_m", (("momentum", 0.999),)),
+        Series("crmsprop", "cRMSProp", "crmsprop", (("beta", 0.9),)),
+        Series("ramsgrad", "RAMSGRAD", "ramsgrad", (("momentum", 0.999), ("beta", 0.9))),
+        Series("rasa-l", "RASA-L", "rasa", (("sides", "L"), ("beta", 0.9))),
+        Series("rasa-r", "RASA-R", "rasa", (("sides", "R"), ("beta", 0.9))),
+        Series("rasa-lr", "RASA-LR", "rasa", (("sides", "LR"), ("beta", 0.9))),
+        rsrm(
+            first_batch_size,
+            key="rsrm-rho",
+            label="RSRM (ρ₀ tuned)",
+            # The paper's value comes first: the others are tried around its best step size.
+            variants=tuple((("rho", rho),) for rho in sorted(RHO_GRID, key=lambda rho: rho != 0.1)),
+            in_paper=False,
+            note=f"ρ₀ chosen from {', '.join(f'{rho:g}' for rho in RHO_GRID)}",
+        ),
+        Series("csgd-m-usual", "cSGD-M (β=0.9)", "csgd_m", (("momentum", 0.9),), in_paper=False, note=_USUAL),
+        Series(
+            "ramsgrad-usual",
+            "RAMSGRAD (β=0.9, 0.999)",
+            "ramsgrad",
+            (("momentum", 0.9), ("beta", 0.999)),
+            in_paper=False,
+            note=_USUAL,
+        ),
+    )
+
+
+def fixed_rates(rates: tuple[float, ...], first_batch_size: int) -> tuple[Series, ...]:
+    """RSRM at each step size, and the best-tuned RSGD (Fig. 1g)."""
+    curves = tuple(
+        rsrm(first_batch_size, key=f"rsrm-eta-{rate:g}".replace(".", "p"), label=f"RSRM η₀={rate:g}", rates=(rate,))
+        for rate in rates
+    )
+    return (*curves, dataclasses.replace(RSGD, label="RSGD (best η₀)"))
+
+
+def first_batches(sizes: tuple[int, ...]) -> tuple[Series, ...]:
+    """RSRM with each first batch, η₀ tuned for each (Fig. 1h)."""
+    return tuple(rsrm(size, key=f"rsrm-first-{size}", label=f"RSRM |S₀|={size}") for size in sizes)
+
+
+def transports() -> tuple[Series, ...]:
+    """RSRM with projection and with isometric transports, on both problems."""
+    choices = (
+        ("pca", "projection", (("retraction", "polar"), ("transport", "projection"))),
+        ("pca", "parallel", (("retraction", "polar"), ("transport", "parallel"))),
+        ("pca", "exp + parallel", (("retraction", "exp"), ("transport", "parallel"))),
+        ("jd", "projection", (("retraction", "qr"), ("transport", "projection"))),
+        ("jd", "rotation", (("retraction", "qr"), ("transport", "rotation"))),
+        ("jd", "polar + rotation", (("retraction", "polar"), ("transport", "rotation"))),
+    )
+    return tuple(
+        rsrm(
+            100,
+            key=f"{panel}-{name.replace(' + ', '-')}",
+            label=f"{name[0].upper()}{name[1:]}",
+            panel=panel,
+            problem_options=options,
+            in_paper=name == "projection",
+        )
+        for panel, name, options in choices
+    )
+
+
+def finite_sum(first_batch_size: int) -> tuple[Series, ...]:
+    """One-sample methods beside RSVRG and RSRG with full gradients."""
+    note = "restarts with the full gradient after each pass; constant step size"
+    return (
+        rsrm(first_batch_size, panel="finite"),
+        dataclasses.replace(RSGD, panel="finite"),
+        Series("rasa-lr", "RASA-LR", "rasa", (("sides", "LR"), ("beta", 0.9)), panel="finite"),
+        Series("rsvrg", "RSVRG", "rsvrg", in_paper=False, panel="finite", note=note),
+        Series("rsrg", "RSRG", "rsrg", in_paper=False, panel="finite", note=note),
+    )

@@ -1,0 +1,149 @@
+"""The units of work of an experiment: a unit is what is computed, kept and resumed as a whole."""
+
+import dataclasses
+from typing import Any
+
+from retrax.experiments import complexity, environment, problems, storage, tuning
+from retrax.experiments.complexity import Entry
+from retrax.experiments.problems import Place
+from retrax.experiments.series import Series
+from retrax.experiments.specs import Complexity, Experiment, ProblemSpec
+from retrax.experiments.tuning import Budget, Notify
+
+DEFAULT_SEEDS, QUICK_SEEDS = 5, 3
+TUNING_SEEDS, QUICK_TUNING_SEEDS = 3, 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What the user asked for, beside the experiments' names."""
+
+    quick: bool = False
+    seeds: int | None = None
+    epochs: float | None = None
+
+    def budget(self, experiment: Experiment) -> Budget:
+        """The experiment's budget under these wishes."""
+        count = self.seeds or (QUICK_SEEDS if self.quick else DEFAULT_SEEDS)
+        epochs = self.epochs or (experiment.quick_epochs if self.quick else experiment.epochs)
+        tuning_count = min(count, QUICK_TUNING_SEEDS if self.quick else TUNING_SEEDS)
+        records = (min(experiment.records, 40), min(experiment.tuning_records, 10))
+        return Budget(
+            epochs,
+            experiment.grid,
+            tuple(range(count)),
+            tuple(range(tuning_count)),
+            *(records if self.quick else (experiment.records, experiment.tuning_records)),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class SeriesUnit:
+    """A series of an experiment."""
+
+    experiment: Experiment
+    series: Series
+    budget: Budget
+    place: Place
+
+    @property
+    def key(self) -> str:
+        """A name for files."""
+        return self.series.key
+
+    @property
+    def label(self) -> str:
+        """A name for people."""
+        return self.series.label
+
+    @property
+    def problem(self) -> ProblemSpec:
+        """The problem it is run on."""
+        return self.experiment.problem_of(self.series.panel)
+
+    @property
+    def weight(self) -> float:
+        """Roughly how long it takes, in runs."""
+        tried = len(self.series.rates or self.budget.grid) + 3 * (len(self.series.variants) - 1)
+        return (tried if tried > 1 else 0) * len(self.budget.tuning_seeds) + 2 * len(self.budget.seeds)
+
+    def content(self) -> dict[str, Any]:
+        """All that its numbers depend on."""
+        return {"series": self.series, "budget": self.budget, "problem": self.problem}
+
+    def compute(self, notify: Notify) -> dict[str, Any]:
+        """Run it."""
+        problem = problems.build(self.problem, self.place, self.series.problem_options)
+        result = tuning.run_series(problem, self.series, self.budget, notify)
+        return {"series": self.series, **result}
+
+
+@dataclasses.dataclass(frozen=True)
+class ComplexityUnit:
+    """A method of Table 1."""
+
+    experiment: Experiment
+    complexity: Complexity
+    entry: Entry
+    seeds: tuple[int, ...]
+    quick: bool
+    place: Place
+
+    @property
+    def key(self) -> str:
+        """A name for files."""
+        return f"sfo-{self.entry.key}"
+
+    @property
+    def label(self) -> str:
+        """A name for people."""
+        return f"{self.entry.label}, SFO to ε"
+
+    @property
+    def problem(self) -> ProblemSpec:
+        """The problem it is run on."""
+        return self.complexity.problem
+
+    @property
+    def weight(self) -> float:
+        """Roughly how long it takes, in runs of the other units."""
+        return 40.0
+
+    @property
+    def limits(self) -> tuple[tuple[float, ...], int]:
+        """The sequence of ε, and the budget."""
+        chosen = self.complexity
+        if self.quick:
+            return chosen.quick_tolerances, chosen.quick_budget
+        return chosen.tolerances, chosen.budget
+
+    def content(self) -> dict[str, Any]:
+        """All that its numbers depend on."""
+        return {"entry": self.entry, "limits": self.limits, "seeds": self.seeds, "problem": self.problem}
+
+    def compute(self, notify: Notify) -> dict[str, Any]:
+        """Run it."""
+        problem = problems.build(self.problem, self.place)
+        result = complexity.measure(problem, self.entry, *self.limits, self.seeds, notify)
+        return {"complexity": self.entry, **result}
+
+
+Unit = SeriesUnit | ComplexityUnit
+
+
+def units_of(experiment: Experiment, asked: Asked, place: Place) -> list[Unit]:
+    """The units of an experiment."""
+    budget = asked.budget(experiment)
+    units: list[Unit] = [SeriesUnit(experiment, series, budget, place) for series in experiment.series]
+    if experiment.complexity is not None:
+        units += [
+            ComplexityUnit(experiment, experiment.complexity, entry, budget.seeds, asked.quick, place)
+            for entry in complexity.ENTRIES
+        ]
+    return units
+
+
+def fingerprint(unit: Unit) -> str:
+    """A digest of all that a unit's numbers depend on: settings, data and code."""
+    samples = problems.samples(unit.problem, unit.place)
+    return storage.fingerprint([storage.FORMAT, environment.versions(), samples.digest, unit.content()])

@@ -1,0 +1,34 @@
+"""Retrax for PyTorch: the methods as `torch.optim` optimizers, on the same estimators, scalings and manifolds.
+
+A parameter's manifold is an option of its group, `{"params": [weight], "manifold": rx.Stiefel(64, 16)}`; parameters
+without one are Euclidean. Nothing here repeats a formula of the library.
+"""
+
+try:
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ImportError('retrax.torch needs PyTorch: pip install "retrax[torch]"') from None
+
+from retrax.torch.initial import orthogonal_, positive_definite_, unit_
+from retrax.torch.methods import CSGDM, RADAM, RASA, RSGD, RSRG, RSRM, RSVRG, CRMSProp, RAMSGrad
+from retrax.torch.optimizer import RiemannianOptimizer
+from retrax.torch.parameters import violation
+
+__all__ = [
+    "CSGDM",
+    "RADAM",
+    "RASA",
+    "RSGD",
+    "RSRG",
+    "RSRM",
+    "RSVRG",
+    "CRMSProp",
+    "RAMSGrad",
+    "RiemannianOptimizer",
+    "orthogonal_",
+    "positive_definite_",
+    "unit_",
+    "violation",
+]

@@ -1,0 +1,114 @@
+"""Calling a closure: at the parameters as they are, or elsewhere on the same batch with the same random numbers."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from retrax.torch.parameters import plain
+from retrax.typing import Point, Tangent
+
+Closure = Callable[[], Any]
+
+
+class Evaluated:
+    """The oracle of `retrax.typing` for gradients that are there already: in torch one closure gives them all."""
+
+    __slots__ = ("here", "there")
+
+    def __init__(self, here: Tangent, there: Tangent | None = None) -> None:
+        self.here, self.there = here, there
+
+    def __call__(self, x: Point) -> Tangent:
+        """grad f_S(x)."""
+        return self.here
+
+    def pair(self, x: Point, y: Point) -> tuple[Tangent, Tangent]:
+        """(grad f_S(x), grad f_S(y)), y being the estimator's `second_point`."""
+        return self.here, self.there
+
+
+def evaluate(closure: Closure) -> Any:
+    """The loss; the closure leaves the gradients in the parameters."""
+    with torch.enable_grad():
+        loss = closure()
+    if loss is None:
+        raise TypeError("the closure returned None; it must compute the loss, call loss.backward() and return the loss")
+    return loss
+
+
+class Visit(NamedTuple):
+    """What a parameter brought back from another point."""
+
+    home: Tensor
+    """Where it was, a copy."""
+    point: Tensor
+    gradient: Tensor | None
+    """The ambient gradient there; None if the loss does not depend on the parameter."""
+
+
+def visit(closure: Closure, points: Mapping[Tensor, Tensor]) -> dict[Tensor, Visit]:
+    """Evaluate the closure with each parameter at its other point; parameters and random generators are put back.
+
+    The next call of the closure then draws the same dropout masks. The parameters go back also when it fails.
+    """
+    homes = {parameter: plain(parameter).clone() for parameter in points}
+    random_state = _RandomState(points)
+    try:
+        _move(points)
+        evaluate(closure)
+    finally:
+        _move(homes)
+    random_state.restore()
+    return {parameter: Visit(homes[parameter], points[parameter], _copied(parameter.grad)) for parameter in points}
+
+
+def _copied(gradient: Tensor | None) -> Tensor | None:
+    """A copy: the next backward pass may write into the same memory (zero_grad(set_to_none=False), DDP's buckets)."""
+    return None if gradient is None else gradient.clone()
+
+
+def _move(points: Mapping[Tensor, Tensor]) -> None:
+    for parameter, point in points.items():
+        parameter.copy_(point)
+
+
+class _RandomState:
+    """The state of torch's generators on the CPU and on the parameters' CUDA devices."""
+
+    def __init__(self, parameters: Iterable[Tensor]) -> None:
+        self._cpu = torch.get_rng_state()
+        devices = {parameter.device for parameter in parameters if parameter.is_cuda}
+        self._cuda = {device: torch.cuda.get_rng_state(device) for device in devices}
+
+    def restore(self) -> None:
+        """Put the generators back."""
+        torch.set_rng_state(self._cpu)
+        for device, state in self._cuda.items():
+            torch.cuda.set_rng_state(state, device)
+
+
+def unscale(scaler: Any, optimizer: torch.optim.Optimizer, visits: Mapping[Tensor, Visit]) -> bool:
+    """Divide the gradients at both points by the loss scale; False if any is infinite, and the scaler knows it then."""
+    if not scaler.is_enabled():
+        return True
+    factor = 1 / scaler.get_scale()
+    elsewhere = [visit.gradient for visit in visits.values() if visit.gradient is not None]
+    if not _finite(elsewhere):
+        # The scaler looks at the parameters' gradients only: they must show what was found at the other point.
+        for gradient in _gradients(optimizer):
+            gradient.fill_(torch.inf)
+    for gradient in elsewhere:
+        gradient.mul_(factor)
+    scaler.unscale_(optimizer)
+    return _finite(_gradients(optimizer))
+
+
+def _gradients(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]
+
+
+def _finite(gradients: Iterable[Tensor]) -> bool:
+    return all(bool(gradient.isfinite().all()) for gradient in gradients)

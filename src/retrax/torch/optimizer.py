@@ -1,0 +1,357 @@
+"""The optimizer: it drives a `retrax.Method` over the parameters of a torch model, and holds no formula of its own.
+
+In torch the gradients of all parameters come from one call of a closure. A two-point method therefore first moves all
+parameters to their second points, calls the closure, moves them back and calls it again; the estimators then find both
+gradients ready.
+"""
+
+import math
+import numbers
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import torch
+from torch import Tensor
+
+from retrax.estimators import SVRG, Plain
+from retrax.manifolds import Manifold
+from retrax.methods import Method, State
+from retrax.schedules import Schedule
+from retrax.torch import parameters
+from retrax.torch.evaluation import Closure, Evaluated, Visit, evaluate, unscale, visit
+from retrax.typing import Anchored
+
+Parameters = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
+
+_STACKED_ENTRIES, _STACKED_MEMBERS = 2**14, 4
+"""By default stacks are made of at least so many parameters of at most so many entries: ten 64×16 matrices then step in
+0.4 of the time; for fewer or larger ones the copying costs more than the saved calls (measured on a CPU)."""
+
+_OWN_KEYS = frozenset({"params", "param_names", "name", "initial_lr"})
+"""What a group may hold besides options: torch's own keys, a label, and what schedulers resume from."""
+
+_COMMON_OPTIONS = frozenset({"lr", "manifold", "decay", "maximize", "foreach", "differentiable"})
+"""Options that are not the recipe's ("differentiable" is one that torch adds by itself)."""
+
+
+_WITHOUT_LAST = (Plain, SVRG)
+"""Estimators that never look at the last direction: nothing to keep, and nothing to save."""
+
+
+class GroupStepSize(Schedule):
+    """η_t = lr · decay(t), with lr as the group holds it at the time: torch's schedulers write it there."""
+
+    def __init__(self, group: Mapping[str, Any], decay: Schedule) -> None:
+        self.group, self.decay = group, decay
+
+    def __call__(self, t: Any) -> Any:
+        """lr · decay(t), or lr alone where the group says decay=False."""
+        return self.group["lr"] * self.decay(t) if self.group["decay"] else self.group["lr"]
+
+
+class Bucket(NamedTuple):
+    """Parameters of one group that step together, stacked along a new leading axis where there are several."""
+
+    manifold: Manifold
+    members: list[Tensor]
+    taken: int
+    """Steps taken so far; 0 means that there is no state yet."""
+
+
+class RiemannianOptimizer(torch.optim.Optimizer):
+    """A `torch.optim.Optimizer` made from a recipe `recipe(learning_rate, **options) -> retrax.Method`.
+
+    `params`: parameters, named parameters or groups; a group may set "manifold" (else its parameters are Euclidean)
+    and any option. The step size is η_t = lr · (the method's own decay, such as t^(-1/3)); `decay=False` leaves all
+    decay to lr and torch's schedulers. `maximize` goes uphill. `foreach`: step same-shaped parameters of a group as
+    one stack (None: where they are small enough for it to pay).
+
+    To make an optimizer of a method of your own, subclass with a `recipe` and pass its options by keyword.
+    """
+
+    recipe: ClassVar[Callable[..., Method]]
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float,
+        *,
+        decay: bool = True,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        **options: Any,
+    ) -> None:
+        self._forget()
+        common = {"lr": lr, "manifold": None, "decay": decay, "maximize": maximize, "foreach": foreach}
+        super().__init__(params, {**common, **options})
+
+    def _forget(self) -> None:
+        """Begin with empty caches: they are never saved, and the groups they belong to may have been replaced."""
+        self._methods: dict[int, tuple[tuple[Any, ...], Method]] = {}
+        self._manifolds: dict[Tensor, Manifold] = {}
+
+    # --- groups ----------------------------------------------------------------------------------------------
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """As in torch; checks the options, and that each parameter lies on its manifold."""
+        unknown = set(param_group) - set(self.defaults) - _OWN_KEYS
+        if unknown:
+            raise ValueError(
+                f"{type(self).__name__} has no option {', '.join(map(repr, sorted(unknown)))}; "
+                f"a group may set {', '.join(name for name in self.defaults if name != 'differentiable')}"
+            )
+        super().add_param_group(param_group)
+        try:
+            self._check_group(self.param_groups[-1])
+        except Exception:
+            self.param_groups.pop()
+            raise
+
+    def _check_group(self, group: dict[str, Any]) -> None:
+        _check_options(group)
+        self._method(group)
+        for index, parameter in enumerate(group["params"]):
+            name = parameters.name_of(group, len(self.param_groups) - 1, index)
+            parameters.check_parameter(parameter, self._manifold(parameter, group), name)
+
+    def _manifold(self, parameter: Tensor, group: dict[str, Any]) -> Manifold:
+        if group["manifold"] is not None:
+            return group["manifold"]
+        if parameter not in self._manifolds:
+            self._manifolds[parameter] = parameters.manifold_of(parameter)
+        return self._manifolds[parameter]
+
+    def _method(self, group: dict[str, Any]) -> Method:
+        """The group's method, made anew only when one of its options has changed."""
+        options = {name: group[name] for name in self.defaults if name not in _COMMON_OPTIONS}
+        values = tuple(options.values())
+        known = self._methods.get(id(group))
+        if known is None or known[0] != values:
+            decay = type(self).recipe(1.0, **options).step_size
+            known = values, type(self).recipe(GroupStepSize(group, decay), **options)
+            self._methods[id(group)] = known
+        return known[1]
+
+    # --- steps -----------------------------------------------------------------------------------------------
+
+    def step(self, closure: Closure | None = None, *, restart: bool = False, scaler: Any = None) -> Any:
+        """One step of every parameter that has a gradient; returns the closure's loss at the current parameters.
+
+        A two-point method needs the closure and calls it twice on the same batch, last at the current parameters; it
+        clears the gradients before each call. Its first step, and every step with `restart=True`, calls it once.
+        `scaler`: a `torch.amp.GradScaler` whose `scale(loss).backward()` the closure calls; gradients are unscaled
+        here, and a step with infinite ones is skipped.
+        """
+        with torch.no_grad():
+            methods = [self._method(group) for group in self.param_groups]
+            visits = {} if methods[0].evaluations == 1 else self._visit_second_points(closure, restart)
+            loss = None if closure is None else evaluate(closure)
+            if scaler is None or unscale(scaler, self, visits):
+                for group, method in zip(self.param_groups, methods, strict=True):
+                    for bucket in self._buckets(group, visits):
+                        self._advance(group, method, bucket, visits, restart)
+        return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As in torch, but without a record for the profiler, which costs more than dropping a few gradients."""
+        if not set_to_none:
+            return super().zero_grad(set_to_none=False)
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
+
+    def restart(self, closure: Closure) -> Any:
+        """A step that begins a fresh estimate from the closure's batch: for RSVRG and RSRG, all the data."""
+        return self.step(closure, restart=True)
+
+    def _visit_second_points(self, closure: Closure | None, restart: bool) -> dict[Tensor, Visit]:
+        """The gradients at x_{t-1} or at an anchor, for each parameter whose estimator wants them and has a state."""
+        if closure is None:
+            raise TypeError(
+                f"{type(self).__name__} needs the gradient at two points on the same batch: call step(closure), "
+                "where the closure computes the loss, calls loss.backward() and returns the loss"
+            )
+        points = {} if restart else self._second_points()
+        if not points:
+            return {}
+        # Cleared here too, so that a closure without zero_grad() does not add up the gradients of two points.
+        self.zero_grad()
+        visits = visit(closure, points)
+        self.zero_grad()
+        return visits
+
+    def _second_points(self) -> dict[Tensor, Tensor]:
+        points = {}
+        for group in self.param_groups:
+            estimator = self._method(group).estimator
+            for parameter in group["params"]:
+                state = self.state.get(parameter)
+                if state and parameter.requires_grad:  # what is frozen stays where it is
+                    points[parameter] = estimator.second_point(_decode(state["last"]), _decode(state["memory"]))
+        return points
+
+    def _buckets(self, group: dict[str, Any], visits: Mapping[Tensor, Visit]) -> Iterable[Bucket]:
+        """The parameters that have gradients, with those that can be stacked put together."""
+        members: dict[tuple[Any, ...], list[Tensor]] = {}
+        for parameter in group["params"]:
+            gradient = parameter.grad
+            if gradient is None or (parameter in visits and visits[parameter].gradient is None):
+                continue
+            if gradient.layout is not torch.strided:
+                raise RuntimeError(
+                    f"{type(self).__name__} does not support sparse gradients; use sparse=False in the embedding"
+                )
+            members.setdefault(self._bucket_key(group, parameter), []).append(parameter)
+        buckets = []
+        for (taken, *_), together in members.items():
+            manifold = self._manifold(together[0], group)
+            if group["foreach"] is None and len(together) < _STACKED_MEMBERS:
+                buckets += [Bucket(manifold, [parameter], taken) for parameter in together]
+            else:
+                buckets.append(Bucket(manifold, together, taken))
+        return buckets
+
+    def _bucket_key(self, group: dict[str, Any], parameter: Tensor) -> tuple[Any, ...]:
+        """Equal for parameters that may step together; begins with the number of steps taken."""
+        state = self.state.get(parameter)
+        taken = state["step"] if state else 0
+        foreach = group["foreach"]
+        if foreach is None:
+            foreach = len(group["params"]) >= _STACKED_MEMBERS and parameter.numel() <= _STACKED_ENTRIES
+        if not foreach:
+            return taken, id(parameter)
+        return taken, self._manifold(parameter, group), parameter.shape, parameter.dtype, parameter.device
+
+    def _advance(
+        self,
+        group: dict[str, Any],
+        method: Method,
+        bucket: Bucket,
+        visits: Mapping[Tensor, Visit],
+        restart: bool,
+    ) -> None:
+        """One step of a bucket: gather, let the method work, write back."""
+        manifold, members = bucket.manifold, bucket.members
+        sign = -1 if group["maximize"] else 1
+        x, ambient = _here(members, visits, copy=not isinstance(method.estimator, Plain))
+        oracle = Evaluated(_riemannian(manifold, x, ambient, sign))
+        if bucket.taken and not restart:
+            advance = method.step
+            if visits:
+                found = [visits[member] for member in members]
+                y, ambient = _stack_trees([one.point for one in found]), _stack_trees([one.gradient for one in found])
+                oracle.there = _riemannian(manifold, y, ambient, sign)
+        else:
+            advance = method.restart
+        try:
+            moved, state = advance(manifold, oracle, x, self._state(method, bucket, x), float(bucket.taken + 1))
+        except torch.linalg.LinAlgError as error:
+            raise RuntimeError(
+                f"the step on {manifold} failed ({error}); the gradient holds NaN or infinite entries, or "
+                f"lr={group['lr']} is too large"
+            ) from error
+        self._write(method, bucket, moved, state)
+
+    def _state(self, method: Method, bucket: Bucket, x: Tensor) -> State:
+        if not bucket.taken:
+            return method.init(bucket.manifold, x)
+        stored = _stack_trees([self.state[parameter] for parameter in bucket.members])
+        return State(_decode(stored["last"]), _decode(stored["memory"]), stored["scaling"])
+
+    def _write(self, method: Method, bucket: Bucket, moved: Tensor, state: State) -> None:
+        """The new point into the parameters, the new state into `self.state`, one plain dict for each parameter."""
+        kept = {
+            "step": bucket.taken + 1,
+            "last": None if isinstance(method.estimator, _WITHOUT_LAST) else _encode(state.last),
+            "memory": _encode(state.memory),
+            "scaling": state.scaling,
+        }
+        if len(bucket.members) == 1:
+            bucket.members[0].copy_(moved)
+            self.state[bucket.members[0]] = kept
+            return
+        parts = _split_tree(kept, len(bucket.members))
+        for parameter, point, part in zip(bucket.members, moved.unbind(0), parts, strict=True):
+            parameter.copy_(point)
+            self.state[parameter] = part
+
+    # --- saving ----------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """As in torch, of plain tensors, numbers and strings: a manifold is saved as its description."""
+        saved = super().state_dict()
+        for group in saved["param_groups"]:
+            group["manifold"] = repr(group["manifold"])
+        return saved
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As in torch; the manifolds stay those of this optimizer, and must be the ones that were saved."""
+        own = [group["manifold"] for group in self.param_groups]
+        for index, (manifold, saved) in enumerate(zip(own, state_dict["param_groups"], strict=False)):
+            if repr(manifold) != saved.get("manifold"):
+                raise ValueError(
+                    f"group {index} was saved with manifold {saved.get('manifold')}, but this optimizer has {manifold}"
+                )
+        super().load_state_dict(state_dict)
+        for group, manifold in zip(self.param_groups, own, strict=True):
+            group["manifold"] = manifold
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._forget()
+        super().__setstate__(state)
+
+
+def _here(members: list[Tensor], visits: Mapping[Tensor, Visit], copy: bool) -> tuple[Tensor, Any]:
+    """The current point and its ambient gradient; the point as a copy if a method keeps it, for it changes in place."""
+    if len(members) > 1:
+        return torch.stack([parameters.plain(member) for member in members]), _stack_trees([m.grad for m in members])
+    (member,) = members
+    if visits and member in visits:
+        return visits[member].home, member.grad
+    point = parameters.plain(member)
+    return point.clone() if copy else point, member.grad
+
+
+def _riemannian(manifold: Manifold, x: Tensor, ambient: Tensor, sign: int) -> Tensor:
+    """The Riemannian gradient of sign · f, never the tensor `ambient` itself, which torch may write into."""
+    gradient = manifold.gradient(x, ambient if sign == 1 else -ambient)
+    return gradient.clone() if gradient is ambient else gradient
+
+
+def _stack_trees(trees: list[Any]) -> Any:
+    """Trees of tensors as one tree of stacks; numbers, the counters of steps, are the same in all of them."""
+    if len(trees) == 1:
+        return trees[0]
+    return jax.tree.map(lambda *leaves: torch.stack(leaves) if isinstance(leaves[0], Tensor) else leaves[0], *trees)
+
+
+def _split_tree(tree: Any, count: int) -> list[Any]:
+    """The inverse of `_stack_trees`; the parts are views."""
+    leaves, structure = jax.tree.flatten(tree)
+    parts = [leaf.unbind(0) if isinstance(leaf, Tensor) else (leaf,) * count for leaf in leaves]
+    return [jax.tree.unflatten(structure, [part[index] for part in parts]) for index in range(count)]
+
+
+def _encode(memory: Any) -> Any:
+    """`Anchored` as a dict, which torch can load without trusting our classes."""
+    return memory._asdict() if isinstance(memory, Anchored) else memory
+
+
+def _decode(memory: Any) -> Any:
+    return Anchored(**memory) if isinstance(memory, dict) else memory
+
+
+def _check_options(group: Mapping[str, Any]) -> None:
+    lr = group["lr"]
+    if isinstance(lr, bool) or not isinstance(lr, numbers.Real | Tensor) or not 0 <= float(lr) < math.inf:
+        raise ValueError(f"lr must be a finite number that is not negative, not {lr!r}")
+    manifold = group["manifold"]
+    if manifold is not None and not isinstance(manifold, Manifold):
+        raise TypeError(f"manifold must be a retrax manifold such as rx.Stiefel(64, 16), not {manifold!r}")
+    for name, allowed in (("decay", (True, False)), ("maximize", (True, False)), ("foreach", (True, False, None))):
+        if not any(group[name] is value for value in allowed):
+            raise ValueError(f"{name} must be {' or '.join(map(repr, allowed))}, not {group[name]!r}")
+    for name, value in group.items():
+        if name not in _COMMON_OPTIONS | _OWN_KEYS and not isinstance(value, numbers.Real | str):
+            raise TypeError(f"{name} must be a number, so that it can be saved in a state_dict; found {value!r}")

@@ -1,0 +1,144 @@
+"""Verdicts: each claim can hold, hold in part and fail, by the figures."""
+
+import pytest
+
+from retrax.experiments import claims
+from retrax.experiments.claims import FAILS, HOLDS, IN_PART, UNDECIDED
+
+from .conftest import made_result, made_series
+
+
+def methods(**finals):
+    """A result with the given median final gaps, quartiles 10 % around them."""
+    names = {"rsrm": 1e-3, "rsgd": 1e-2, "crmsprop": 1e-2, "ramsgrad": 1e-2, "rasa_l": 1e-2, "rasa_r": 1e-2}
+    names |= {"rasa_lr": 1e-2, "rsrm_rho": 1e-3, **finals}
+    return made_result(
+        *(
+            made_series(
+                key.replace("_", "-"),
+                [0.9 * final, final, 1.1 * final],
+                label="RSRM" if key == "rsrm" else key,
+                in_paper=key != "rsrm_rho",
+                variant={"rho": 0.3} if key == "rsrm_rho" else {},
+            )
+            for key, final in names.items()
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("finals", "verdict"),
+    [({}, HOLDS), ({"rsgd": 1.05e-3}, IN_PART), ({"rsgd": 0.95e-3}, IN_PART), ({"rsgd": 1e-4}, FAILS)],
+)
+def test_rsrm_best(finals, verdict):
+    assert claims.rsrm_best(methods(**finals)).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("finals", "verdict"),
+    [({}, HOLDS), ({"ramsgrad": 1e-1}, IN_PART), ({"ramsgrad": 1, "rasa_l": 1, "rasa_r": 1, "rasa_lr": 1}, FAILS)],
+)
+def test_adaptive_like_sgd(finals, verdict):
+    assert claims.adaptive_like_sgd(methods(**finals)).verdict == verdict
+
+
+@pytest.mark.parametrize(("tuned", "verdict"), [(1e-3, HOLDS), (3e-4, IN_PART), (1e-5, FAILS)])
+def test_rho_default(tuned, verdict):
+    found = claims.rho_default(methods(rsrm_rho=tuned))
+    assert found.verdict == verdict
+    assert "ρ₀=0.3" in found.evidence
+
+
+def test_adaptive_fail():
+    assert claims.adaptive_fail(methods()).verdict == FAILS
+    assert claims.adaptive_fail(methods(crmsprop=1)).verdict == IN_PART
+    assert claims.adaptive_fail(methods(crmsprop=1, rasa_l=1, rasa_r=1, rasa_lr=1)).verdict == HOLDS
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(1.0, HOLDS), (2.0, IN_PART), (5.0, FAILS)])
+def test_cost_per_step(seconds, verdict):
+    result = methods()
+    result["series"][0] = made_series("rsrm", [1e-3] * 3, seconds=seconds)
+    assert claims.cost_per_step(result).verdict == verdict
+
+
+def test_run_time_is_compared_when_the_fastest_has_finished():
+    result = methods()
+    assert claims.runtime_best(result).verdict == HOLDS
+    result["series"][0] = made_series("rsrm", [1e-3] * 3, seconds=100.0)
+    assert claims.runtime_best(result).verdict == FAILS
+    assert "busy" not in claims.runtime_best(result).evidence
+    result["series"][0]["runs"]["load"] = 9.0
+    assert "busy: load 9.0 on 2 cores" in claims.runtime_best(result).evidence
+
+
+def test_small_rates():
+    def result(small):
+        rates = {0.1: 1e-4, 0.005: small, 0.001: 1e-1}
+        parts = [made_series(f"rsrm-eta-{rate}", [final] * 3, rate=rate) for rate, final in rates.items()]
+        return made_result(*parts, made_series("rsgd", [1e-3] * 3))
+
+    assert claims.small_rates_beat_sgd(result(1e-4)).verdict == IN_PART
+    found = claims.small_rates_beat_sgd(result(1e-2))
+    assert found.verdict == FAILS
+    assert "at 1 of 3 step sizes (0.1)" in found.evidence
+
+
+@pytest.mark.parametrize(("last", "verdict"), [(1.5e-3, HOLDS), (3e-3, IN_PART), (1e-1, FAILS)])
+def test_first_batch(last, verdict):
+    parts = [made_series(f"b{size}", [gap] * 3, label=f"RSRM |S₀|={size}") for size, gap in ((10, 1e-3), (99, last))]
+    assert claims.first_batch_insensitive(made_result(*parts)).verdict == verdict
+
+
+def test_slow_then_lower():
+    assert claims.slow_then_lower(methods()).verdict == IN_PART  # lower, but also ahead from the start
+    slow = methods()
+    slow["series"][0]["runs"]["gap"] = [[1.0] * 10 + [1e-3]] * 3
+    assert claims.slow_then_lower(slow).verdict == HOLDS
+    assert claims.slow_then_lower(methods(rsrm=0.5)).verdict == FAILS
+
+
+def test_stability_is_how_little_a_curve_jumps():
+    result = methods()
+    for part in result["series"][1:]:
+        part["runs"]["gap"] = [[1.0, 0.1] * 5 + [0.1]] * 3
+    assert claims.stable(result).verdict == HOLDS
+    result["series"][0]["runs"]["gap"] = [[1.0, 0.001] * 5 + [0.001]] * 3
+    assert claims.stable(result).verdict == FAILS
+
+
+def complexity(**exponents):
+    return [
+        {"complexity": {"key": label, "label": label.replace("_", "-")}, "exponent": value, "theory": -3}
+        for label, value in exponents.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("measured", "verdict"),
+    [
+        ({"RSRM": -2.8, "RSGD": -3.9, "RASA_LR": -4.1}, HOLDS),
+        ({"RSRM": -2.8, "RSGD": -2.5, "RASA_LR": -4.1}, IN_PART),
+        ({"RSRM": -4.8, "RSGD": -2.5, "RASA_LR": -4.1}, FAILS),
+        ({"RSRM": None, "RSGD": -2.5, "RASA_LR": -4.1}, UNDECIDED),
+        ({"RSRM": -2.9, "RSGD": None, "RASA_LR": None}, HOLDS),
+    ],
+)
+def test_exponents(measured, verdict):
+    assert claims.exponents(made_result(complexity=complexity(**measured))).verdict == verdict
+
+
+def test_full_gradients():
+    parts = [made_series(key, [final] * 3, panel="finite") for key, final in (("rsrm", 1e-3), ("rsrg", 1e-2))]
+    panels = [{"key": "finite", "title": "t", "samples": 1000}]
+    result = made_result(*parts, made_series("rsvrg", [1e-9] * 3, panel="finite"), panels=panels)
+    found = claims.full_gradients(result)
+    assert found.verdict == HOLDS
+    assert "from epoch 1 on" in found.evidence
+
+
+@pytest.mark.parametrize(("final", "verdict"), [(1.1e-3, HOLDS), (1.5e-3, IN_PART), (1e-2, FAILS)])
+def test_transports(final, verdict):
+    parts = [made_series("a", [1e-3] * 3, panel="pca"), made_series("b", [final] * 3, panel="pca")]
+    result = made_result(*parts, panels=[{"key": "pca", "title": "PCA"}])
+    assert claims.transports_alike(result).verdict == verdict

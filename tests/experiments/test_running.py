@@ -1,0 +1,147 @@
+"""Running: self-describing results, nothing repeated, the same numbers after a kill and with several processes."""
+
+import getpass
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from retrax.experiments import running, tuning
+from retrax.experiments.problems import Place
+from retrax.experiments.storage import Store
+from retrax.experiments.units import Asked
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(out, *more):
+    """The command `retrax run tiny` in a process of its own."""
+    command = [sys.executable, "-m", "tests.experiments.tiny_command", "run", "tiny", "--out", str(out), *more]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def end(process, timeout=None):
+    """(exit code, standard error) of a process that has ended or will."""
+    _, errors = process.communicate(timeout=timeout)
+    return process.returncode, errors.decode()
+
+
+def numbers(path):
+    """A result without what may differ from run to run: times."""
+    timing = ("seconds", "wall_seconds", "load")
+
+    def strip(value):
+        if isinstance(value, dict):
+            return {key: strip(item) for key, item in value.items() if key not in timing}
+        return [strip(item) for item in value] if isinstance(value, list) else value
+
+    return strip(json.loads(path.read_text()))
+
+
+def run(out, silent, asked=Asked(quick=True)):  # noqa: B008
+    return lambda experiment: running.run_experiment(experiment, running.Run(Store(out), asked, Place()), silent)
+
+
+def test_a_result_describes_itself_and_names_no_person_or_folder(tiny, out, silent):
+    result, computed = run(out, silent)(tiny)
+    text = (out / "tiny.json").read_text()
+    assert computed
+    assert json.loads(text) == result
+    assert result["settings"]["epochs"] == 2
+    assert result["settings"]["seeds"] == [0, 1, 2]
+    assert result["panels"][0]["data_note"] == "tiny <data>"
+    assert {"python", "jax", "numpy", "retrax"} <= set(result["environment"]["versions"])
+    assert {"processor", "cores"} <= set(result["environment"]["machine"])
+    for part in result["series"]:
+        assert len(part["runs"]["gap"]) == 3
+        assert len(part["tuning"]["candidates"]) >= 3
+        assert all(len(c["gap"]) == 2 for c in part["tuning"]["candidates"])
+    for private in (str(Path.home()), str(out), socket.gethostname()):
+        assert private not in text
+    assert not re.search(rf"\b{re.escape(getpass.getuser())}\b", text)
+
+
+def test_a_finished_experiment_is_not_repeated(tiny, out, silent, monkeypatch):
+    run(out, silent)(tiny)
+    monkeypatch.setattr(tuning, "run_series", None)
+    _, computed = run(out, silent)(tiny)
+    assert not computed
+
+
+def test_finished_units_are_kept_and_others_are_not_trusted(tiny, out, silent, monkeypatch):
+    whole = tuning.run_series
+    calls = []
+
+    def until_the_second(problem, series, budget, notify):
+        calls.append(series.key)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return whole(problem, series, budget, notify)
+
+    monkeypatch.setattr(tuning, "run_series", until_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        run(out, silent)(tiny)
+    assert not (out / "tiny.json").exists()
+    monkeypatch.setattr(tuning, "run_series", whole)
+    other = running.Run(Store(out), Asked(quick=True, epochs=1.0), Place())
+    running.run_experiment(tiny, other, silent)
+    assert silent.kept == [0, 0]
+    (out / "tiny.json").unlink()
+
+
+def test_continuing_starts_from_the_kept_units(tiny, out, silent, monkeypatch):
+    whole = tuning.run_series
+    monkeypatch.setattr(tuning, "run_series", lambda p, s, b, n: whole(p, s, b, n) if s.key == "rsrm" else 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run(out, silent)(tiny)
+    monkeypatch.setattr(tuning, "run_series", lambda p, s, b, n: 1 / 0 if s.key == "rsrm" else whole(p, s, b, n))
+    run(out, silent)(tiny)
+    assert silent.kept == [0, 1]
+    assert silent.finished == ["rsrm", "rsgd", "rsrm-rho"]
+
+
+@pytest.mark.slow
+def test_killed_half_way_and_run_again_gives_the_same_numbers(tmp_path):
+    undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
+    assert end(start(undisturbed, "--quick"))[0] == 0
+    process = start(killed, "--quick")
+    parts = killed / ".parts" / "tiny"
+    while process.poll() is None and not (parts.is_dir() and any(parts.glob("r*.json"))):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    end(process)
+    assert not (killed / "tiny.json").exists(), "the run had ended before it could be killed"
+    code, errors = end(start(killed, "--quick"))
+    assert code == 0
+    assert "kept from before" in errors
+    assert numbers(killed / "tiny.json") == numbers(undisturbed / "tiny.json")
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_same_numbers_as_one(tmp_path):
+    one, two = start(tmp_path / "one", "--quick"), start(tmp_path / "two", "--quick", "--jobs", "2")
+    assert (end(one)[0], end(two)[0]) == (0, 0)
+    first, second = (numbers(tmp_path / name / "tiny.json") for name in ("one", "two"))
+    assert first["series"] == second["series"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_ctrl_c_says_that_it_continues(tmp_path, jobs):
+    process = start(tmp_path / "out", "--jobs", jobs, "--epochs", "2000")
+    line = process.stderr.readline()
+    assert b"tiny" in line
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    code, errors = end(process, timeout=120)
+    assert code == 130
+    assert errors.strip().splitlines()[-1] == "retrax: interrupted; the same command continues with what is missing"
+    assert "Traceback" not in errors

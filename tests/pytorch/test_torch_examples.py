@@ -1,0 +1,35 @@
+"""The examples for torch run as a user would run them, with a small budget."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
+
+
+def run(name, *arguments, folder):
+    environment = {key: value for key, value in os.environ.items() if key != "RETRAX_DATA"}
+    environment["PYTHONWARNINGS"] = "error::UserWarning,error::RuntimeWarning"
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=300)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_pca(tmp_path):
+    output = run("torch_pca.py", "--samples", "500", "--gradients", "6000", folder=tmp_path)
+    gaps = dict(re.findall(r"(\w+): gap (\S+) after 6000 gradients", output))
+    assert set(gaps) == {"RSRM", "RSGD"}
+    assert all(0 < float(gap) < 0.05 for gap in gaps.values())
+
+
+def test_mnist_on_small_digits(tmp_path):
+    output = run("torch_mnist.py", "--epochs", "4", "--out", "figure.png", folder=tmp_path)
+    errors = [float(error) for error in re.findall(r"test error (\S+)%", output)]
+    assert len(errors) == 3
+    assert all(error < 40 for error in errors)
+    (violation,) = re.findall(r"violation of the constraint: (\S+)", output)
+    assert float(violation) < 1e-5
+    assert (tmp_path / "figure.png").stat().st_size > 10_000

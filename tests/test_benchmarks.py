@@ -1,0 +1,72 @@
+"""The benchmark suite runs at tiny sizes, and what it writes can be read."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+def run(*arguments, cwd=ROOT):
+    environment = {name: value for name, value in os.environ.items() if name != "RETRAX_DATA"}
+    command = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    done = run("--tiny", "--only", "steps", "--only", "growth", "--out", folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_results_are_valid_json_with_every_repetition(results):
+    found = json.loads((results / "benchmarks.json").read_text(encoding="utf-8"))
+    assert found["machine"]["cores"] >= 1
+    assert found["machine"]["versions"]["jax"]
+    assert set(found["suites"]) == {"steps", "growth"}
+    for label, result in found["suites"]["steps"].items():
+        names = {row["name"] for row in result["rows"]}
+        assert {"retrax RSRM", "retrax RSGD", "plain JAX scan, RSRM", "NumPy, RSRM"} <= names, label
+        for row in result["rows"]:
+            assert len(row["repetitions_us"]) == 2
+            assert row["median_us"] > 0
+            assert row["ratio"] > 0
+        assert result["agreement"]["retrax"] <= 1e-10
+
+
+@pytest.mark.slow
+def test_pictures_and_tables_are_written(results):
+    for axis in "nbdr":
+        assert (results / f"step-time-{axis}.png").stat().st_size > 1000
+    text = (results / "benchmarks.md").read_text(encoding="utf-8")
+    assert "| retrax RSRM |" in text
+    assert "### Growth" in text
+
+
+@pytest.mark.slow
+def test_tables_go_between_the_markers_of_a_page(results, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks import docs
+
+    page = tmp_path / "performance.md"
+    page.write_text(f"before\n{docs.BEGIN}\nold\n{docs.END}\nafter\n", encoding="utf-8")
+    docs.write(json.loads((results / "benchmarks.json").read_text(encoding="utf-8")), results, page)
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+    assert "old" not in text
+    assert "| retrax RSRM |" in text
+    assert (tmp_path / "images" / "performance" / "step-time-n.png").exists()
+
+
+def test_an_unknown_suite_is_refused():
+    done = run("--only", "nonsense")
+    assert done.returncode == 2
+    assert "invalid choice" in done.stderr
