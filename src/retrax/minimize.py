@@ -65,6 +65,8 @@ def minimize(
         raise TypeError(f"checkpoint must be a retrax.Checkpoint(directory, every=...), not {checkpoint!r}")
     if resume and checkpoint is None:
         raise ValueError("resume=True needs checkpoint=retrax.Checkpoint(directory, every=...)")
+    if on_record is not None and not callable(on_record):
+        raise TypeError(f"on_record must be a function of a step and its metrics, not {on_record!r}")
     every = None if checkpoint is None else checkpoint.every
     settings = Settings(problem, method, steps, batch_size, first_batch_size, x0, seed, record, dtype, driver, every)
     stop_rule = _StopRule(tolerance, patience, loss_bound)
@@ -145,7 +147,8 @@ class _Run:
         self.driver = settings.make_driver()
         self.position = Position()
         self.x, self.state = self.driver.start(settings.x0)
-        self.output = self.good_x = self.x
+        self.output = self.x
+        self.good = self.x, self.output
         self.place: Any = None
         self.seconds = 0.0
         self.compile_seconds = 0.0
@@ -237,7 +240,7 @@ class _Run:
     def _save(self) -> None:
         if self.keeper is None:
             return
-        carried = self.driver.to_numpy((self.x, self.state, self.output, self.good_x))
+        carried = self.driver.to_numpy((self.x, self.state, self.output, self.good))
         names = list(self.history)
         facts = {
             "fingerprint": self.keeper.fingerprint,
@@ -251,9 +254,9 @@ class _Run:
 
     def _restore(self, saved: Snapshot) -> list[dict[str, float]]:
         """Take up where a checkpoint ends; returns the rows of its history."""
-        leaves, structure = jax.tree.flatten((self.x, self.state, self.output, self.good_x))
+        leaves, structure = jax.tree.flatten((self.x, self.state, self.output, self.good))
         carried = jax.tree.unflatten(structure, saved.arrays[: len(leaves)])
-        self.x, self.state, self.output, self.good_x = self.driver.load(carried)
+        self.x, self.state, self.output, self.good = self.driver.load(carried)
         facts = saved.facts
         self.position, self.seconds, self.place = Position(**facts["position"]), facts["seconds"], facts["place"]
         if self.place is None:
@@ -283,9 +286,9 @@ class _Run:
         reason = self.stop_rule.diverged(row)
         if reason is not None:
             previous = self.history.rows[-2]["step"] if len(self.history.rows) > 1 else 0
-            self.x = self.good_x
+            self.x, self.output = self.good
             return Status.DIVERGED, f"{reason} between steps {previous:.0f} and {row['step']:.0f}; x is of the former"
-        self.good_x = self.x
+        self.good = self.x, self.output
         if self.on_record is not None and self._any(self.on_record(self.position.step, dict(row))):
             return Status.STOPPED, f"on_record stopped the run after step {self.position.step}"
         return self._converged()

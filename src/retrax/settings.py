@@ -11,6 +11,7 @@ import numpy as np
 from retrax.drivers.eager import EagerDriver
 from retrax.drivers.jax import JaxDriver, precision
 from retrax.drivers.sharded import ShardedDriver
+from retrax.manifolds.base import ArrayManifold, Manifold
 from retrax.methods import Method
 from retrax.plan import Plan
 from retrax.problems.base import Problem
@@ -51,12 +52,13 @@ class Settings:
             raise ValueError(f"driver must be one of {', '.join(map(repr, DRIVERS))}, not {driver!r}")
         self.problem, self.method, self.driver = problem, method, driver
         self.seed = integer(seed, "seed", least=0)
+        if self.seed >= 2**64:
+            raise ValueError(f"seed must be below 2**64, not {seed!r}")
         self.record = record if isinstance(record, Record) else Record(every=record)
-        self.x0 = problem.initial_point(self.seed) if x0 is None else x0
+        self.x0 = problem.initial_point(self.seed) if x0 is None else _start(x0, problem.manifold)
         self.layout: Layout | None = getattr(problem.source, "layout", None)
         if self.layout is not None and driver != "jax":
             raise ValueError(f"data on several devices need driver='jax', not {driver!r}")
-        problem.manifold.check_point(jax.tree.map(_as_array, self.x0))
         self.dtype = _dtype(dtype, x0, problem)
         self.plan = self._plan(integer(steps, "steps", least=1), batch_size, first_batch_size, checkpoint_every)
         _check_functions(problem, self.x0, self.dtype)
@@ -76,10 +78,9 @@ class Settings:
         source, method = self.problem.source, self.method
         small = _size_schedule(batch_size, "batch_size")
         large = _size_schedule(self._first_batch_size(first_batch_size, small), "first_batch_size")
-        if source.size is not None and large(1) > source.size:
-            raise ValueError(
-                f"first_batch_size={large(1)} is drawn without replacement, but there are only {source.size} samples"
-            )
+        if source.size is not None:
+            large = _at_most(large, source.size)
+            large(1)
         restart_every = method.restart_every
         if restart_every == "epoch":
             if source.size is None:
@@ -115,8 +116,17 @@ class Settings:
         return default if size is None else min(int(default), size)
 
 
-def _as_array(leaf: Any) -> Any:
-    return leaf if hasattr(leaf, "__array_namespace__") or hasattr(leaf, "dtype") else np.asarray(leaf)
+def _start(x0: Point, manifold: Manifold) -> Point:
+    """A user's starting point: one point of the manifold, not a stack of them."""
+    x0 = np.asarray(x0) if isinstance(manifold, ArrayManifold) and isinstance(x0, list | tuple) else x0
+    manifold.check_point(x0)
+    manifold.each(_check_single, x0)
+    return x0
+
+
+def _check_single(manifold: Manifold, point: Any) -> None:
+    if tuple(point.shape) != tuple(manifold.ambient_shape):
+        raise ValueError(f"x0 has shape {tuple(point.shape)}, but a point on {manifold} has {manifold.ambient_shape}")
 
 
 def integer(value: Any, name: str, least: int) -> int:
@@ -136,6 +146,19 @@ def _size_schedule(value: Any, name: str) -> Callable[[int], int]:
     raise TypeError(f"{name} must be a number or a function of t, not {type(value).__name__}")
 
 
+def _at_most(size: Callable[[int], int], samples: int) -> Callable[[int], int]:
+    """The same sizes of large batches, refused where there are not so many samples."""
+
+    def checked(t: int) -> int:
+        if size(t) > samples:
+            raise ValueError(
+                f"first_batch_size={size(t)} is drawn without replacement, but there are only {samples} samples"
+            )
+        return size(t)
+
+    return checked
+
+
 def _whole(value: Any) -> Any:
     """A schedule's value, rounded up to a whole number of samples."""
     return math.ceil(value) if isinstance(value, numbers.Real) and math.isfinite(value) else value
@@ -143,7 +166,7 @@ def _whole(value: Any) -> Any:
 
 def _dtype(dtype: str | None, x0: Point | None, problem: Problem) -> str:
     if dtype is not None:
-        name = str(np.dtype(dtype)) if isinstance(dtype, str | type | np.dtype) else str(dtype)
+        name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
         if name not in ("float32", "float64"):
             raise ValueError(f"dtype must be 'float32' or 'float64', not {dtype!r}")
         return name

@@ -240,7 +240,6 @@ def test_a_start_of_a_wrong_shape(shape):
     refused(ValueError, r"x0 has shape .*, but a point on Grassmann\(4, 2.* has shape \(4, 2\)", x0=np.ones(shape))
 
 
-@pytest.mark.xfail(strict=True, reason="minimize.py takes a stack of starts for a start, and fails later, obscurely")
 def test_a_stack_of_starts():
     refused(ValueError, r"x0 has shape \(3, 4, 2\)", x0=np.tile(np.eye(4)[:, :2], (3, 1, 1)))
 

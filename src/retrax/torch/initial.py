@@ -1,9 +1,10 @@
 """Random starting points, written into a tensor in place like the functions of `torch.nn.init`."""
 
 import torch
+from torch import Tensor
+
 from retrax.manifolds import SPD, Sphere, Stiefel
 from retrax.manifolds.base import Manifold
-from torch import Tensor
 
 
 def orthogonal_(tensor: Tensor, generator: torch.Generator | None = None) -> Tensor:

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from retrax.manifolds import SPD, Euclidean, Grassmann, Manifold, Product, Sphere, Stiefel
 from retrax.manifolds.base import check_shape
-from torch import Tensor
 
 _INITIALISERS: dict[type, str] = {
     Stiefel: "orthogonal_",
