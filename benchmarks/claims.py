@@ -34,11 +34,10 @@ def check(suites: dict[str, Any]) -> list[dict[str, Any]]:
     if curve := suites.get("growth", {}).get("n"):
         times = [_median(point, growth.CURVES[0]) for point in curve]
         add(f"step at n = {curve[-1]['value']:.0e} / at n = {curve[0]['value']:.0e}", times[-1] / times[0], 1.5)
-    joint = suites.get("joint", {})
-    if joint.get("rows"):
-        own = [np.median(row["seconds"]) for row in joint["rows"][1:] if row["seconds"] and None not in row["seconds"]]
-        if own:
-            add("joint diagonalization: best retrax time / rjd time", min(own) / joint["rows"][0]["seconds"][0], 1.0)
+    times = {row["name"]: row["seconds"] for row in suites.get("joint", {}).get("rows", [])}
+    own = [np.median(runs) for name, runs in times.items() if name.startswith("retrax") and runs and None not in runs]
+    if own and "pyRiemann rjd" in times:
+        add("joint diagonalization: best retrax time / rjd time", min(own) / times["pyRiemann rjd"][0], 1.0)
     return lines
 
 

@@ -37,9 +37,10 @@ _EPSILONS: dict[Any, float] = {}
 
 def epsilon(x: Array) -> float:
     """The rounding unit of x's dtype (looked up once: eager steps ask for it every time)."""
-    if x.dtype not in _EPSILONS:
-        _EPSILONS[x.dtype] = float(namespace(x).finfo(x.dtype).eps)
-    return _EPSILONS[x.dtype]
+    key = type(x.dtype), x.dtype  # dtypes of different libraries must not be compared with each other
+    if key not in _EPSILONS:
+        _EPSILONS[key] = float(namespace(x).finfo(x.dtype).eps)
+    return _EPSILONS[key]
 
 
 def symmetric_part(a: Array) -> Array:

@@ -98,7 +98,7 @@ class Settings:
             checkpoint_every=checkpoint_every,
             seed=self.seed,
             length=length,
-            pace=64,
+            pace=1 if source.size is None else 64,  # who knows how fast samples arrive
             # Batches that the host reads, or that are gathered from several devices, must fit into a buffer.
             room=None if source.resident and self.layout is None else BUFFER_BYTES // source.sample_bytes(self.dtype),
         )

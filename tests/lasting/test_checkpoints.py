@@ -3,6 +3,7 @@
 import json
 import warnings
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -154,9 +155,10 @@ def test_a_longer_run_goes_on(tmp_path):
 
 def test_a_diverged_run_leaves_no_diverged_checkpoint(tmp_path):
     checkpoint = Checkpoint(tmp_path, every=50)
-    result = rx.minimize(problem(samples()), **settings("rsgd", checkpoint=checkpoint, loss_bound=-1e9))
-    assert result.status is rx.Status.DIVERGED
-    assert Folder(checkpoint).steps() == []
+    method = rx.rsgd(lambda t: 0.01 * jnp.where(t > 60, jnp.nan, t))
+    result = rx.minimize(problem(samples()), **settings("rsgd", checkpoint=checkpoint) | {"method": method})
+    assert (result.status, result.steps) == (rx.Status.DIVERGED, 100)
+    assert Folder(checkpoint).steps() == [50]
 
 
 def test_the_last_k_are_kept_and_leftovers_removed(tmp_path):

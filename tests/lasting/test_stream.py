@@ -236,22 +236,25 @@ def test_on_record_can_stop_an_endless_stream():
     assert (result.status, result.steps) == (rx.Status.STOPPED, 200)
 
 
-def test_interrupting_a_stream_that_keeps_us_waiting():
+def test_interrupting_a_stream_that_keeps_us_waiting(monkeypatch):
+    monkeypatch.setattr("retrax.sources.prefetch._PATIENCE", 0.2)
     release = threading.Event()
 
-    def slow():
+    def stuck():
         yield samples(200)
-        release.wait(20)
+        release.wait(60)
 
-    def interrupt():
-        time.sleep(0.5)
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-        time.sleep(0.3)
-        release.set()
-
-    threading.Thread(target=interrupt, name="interrupt").start()
+    main = threading.main_thread().ident
+    timer = threading.Timer(3, lambda: signal.pthread_kill(main, signal.SIGINT))
+    start = time.monotonic()
     with no_thread_left():
-        start = time.monotonic()
-        result = rx.minimize(problem(slow()), rx.rsgd(0.01), steps=10**6, batch_size=50, record=SMALL)
-    assert result.status is rx.Status.INTERRUPTED
-    assert time.monotonic() - start < 10
+        timer.start()
+        with pytest.warns(RuntimeWarning, match="left behind"):
+            result = rx.minimize(problem(stuck()), rx.rsgd(0.01), steps=10**6, batch_size=50, record=SMALL)
+        assert result.status is rx.Status.INTERRUPTED
+        assert 1 < result.steps <= 4
+        assert time.monotonic() - start < 50
+        release.set()
+        for thread in {*threading.enumerate()} - {threading.current_thread()}:
+            if thread.name == "retrax-prefetch" or thread is timer:
+                thread.join(10)

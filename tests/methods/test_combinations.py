@@ -111,3 +111,13 @@ def test_methods_are_values():
         "RSRG",
         "RSPIDER",
     ]
+
+
+def test_unit_steps_with_leading_batch_axes():
+    manifold = rx.Product((rx.Stiefel(4, 2), rx.Euclidean(3)))
+    generator = np.random.default_rng(0)
+    x = manifold.random_point((generator.normal(size=(5, 4, 2)), generator.normal(size=(5, 3))))
+    u = manifold.random_tangent(x, (generator.normal(size=(5, 4, 2)), generator.normal(size=(5, 3))))
+    u = (u[0] * np.array([1.0, 2, 0, 4, 5])[:, None, None], u[1] * np.array([1.0, 2, 0, 4, 5])[:, None])
+    scaled, _ = rx.scalings.Normalised().apply(manifold, x, rx.estimators.Estimate(u, u), ())
+    np.testing.assert_allclose(manifold.norm(x, scaled), [1, 1, 0, 1, 1], atol=1e-14)

@@ -164,6 +164,11 @@ class ArrayManifold(Manifold):
         return self.project(x, ambient_gradient)
 
 
+def as_factor(numbers: Array, manifold: Manifold) -> Array:
+    """Numbers, one for each leading batch index, with axes added so that they multiply the manifold's points."""
+    return numbers[(..., *(None for _ in manifold.ambient_shape))]
+
+
 def positive_integer(value: Any, name: str) -> int:
     """`value` as an int, or a ValueError that names it."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:

@@ -5,7 +5,7 @@ from typing import Any
 from retrax import _linalg
 from retrax._tree import pytree, static, tree_map
 from retrax.estimators.base import Estimate
-from retrax.manifolds.base import Manifold
+from retrax.manifolds.base import Manifold, as_factor
 from retrax.typing import Array, Point, Tangent
 
 
@@ -40,5 +40,4 @@ class AMSGrad:
 
 def _squared_norm(manifold: Manifold, x: Array, u: Array) -> Array:
     """⟨u, u⟩_x with as many axes as u, so that it scales u also where there are leading batch axes."""
-    squared = manifold.inner(x, u, u)
-    return squared[(..., *(None for _ in manifold.ambient_shape))]
+    return as_factor(manifold.inner(x, u, u), manifold)

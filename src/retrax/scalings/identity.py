@@ -3,9 +3,9 @@
 from typing import Any
 
 from retrax import _linalg
-from retrax._tree import pytree, scale
+from retrax._tree import pytree
 from retrax.estimators.base import Estimate
-from retrax.manifolds.base import Manifold
+from retrax.manifolds.base import Manifold, as_factor
 from retrax.typing import Point, Tangent
 
 
@@ -30,4 +30,5 @@ class Normalised(Identity):
         """d / ‖d‖."""
         length = manifold.norm(x, estimate.direction)
         xp = _linalg.namespace(length)
-        return scale(1 / xp.where(length > 0, length, 1 + 0 * length), estimate.direction), memory
+        safe = xp.where(length > 0, length, 1 + 0 * length)
+        return manifold.each(lambda m, part: part / as_factor(safe, m), estimate.direction), memory

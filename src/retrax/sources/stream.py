@@ -134,7 +134,7 @@ class _Batches:
         self._seen = 0
         """Samples received from the stream."""
         self._rest: list[np.ndarray] | None = None
-        """Samples received and not yet handed out, in arrays of our own."""
+        """Samples received and not yet handed out."""
         self._marks: collections.deque[tuple[int, Any]] = collections.deque()
         """(samples before, the stream's state) for the batches received."""
         self._first: Any = None
@@ -157,15 +157,14 @@ class _Batches:
 
     def next_leaves(self, most: int) -> list[np.ndarray] | None:
         """The leaves of the next samples, at most so many; None at the end."""
-        leaves, own = self._rest, True
-        self._rest = None
+        leaves, self._rest = self._rest, None
         while leaves is None or len(leaves[0]) == 0:
-            leaves, own = self._receive(), False
+            leaves = self._receive()
             if leaves is None:
                 return None
         if len(leaves[0]) > most:
-            # The stream may fill its buffer anew, so what is left is copied, once.
-            self._rest = [leaf[most:] if own else leaf[most:].copy() for leaf in leaves]
+            # Views will do: the stream, which may fill one buffer again and again, is not asked before they are used.
+            self._rest = [leaf[most:] for leaf in leaves]
             leaves = [leaf[:most] for leaf in leaves]
         self.used += len(leaves[0])
         return leaves
