@@ -18,8 +18,8 @@ def write(results: dict[str, Any], pictures: pathlib.Path, page: pathlib.Path = 
     before, after = text.split(BEGIN)[0], text.split(END)[1]
     images = sorted(pictures.glob("*.png"))
     folder = page.parent / "images" / "performance"
-    folder.mkdir(parents=True, exist_ok=True)
     for image in images:
+        folder.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(image, folder / image.name)
     links = "\n".join(f"![{image.stem}](images/performance/{image.name})" for image in images)
     middle = report.markdown(results) + (f"\n{links}\n" if links else "")

@@ -18,8 +18,8 @@ from retrax.problems import deterministic, joint_diagonalization
 
 CLOSE = 1e-3
 DETERMINISTIC = "retrax, deterministic"
-METHODS = (("RSRM", rx.rsrm, 50), ("RSGD", rx.rsgd, 100))
-RATES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
+METHODS = (("RSRM", rx.rsrm, 50), ("RSGD", rx.rsgd, 100), ("RSVRG", rx.rsvrg, 50))
+RATES = (0.5, 0.12, 0.04, 0.01)
 
 
 def run(sizes: Sizes, say: Callable[[str], None]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def _stochastic(
     """The step size that needs the fewest steps is found first, outside the clock; each seed then has its own run."""
     n = len(case.data)
     batch = min(batch, n // 2)
-    steps = min(sizes.accuracy_steps // 10, 2000)
+    steps = sizes.accuracy_steps // 3
     every = max(1, steps // 100)
     scale = float(np.mean(np.sum(case.data**2, axis=(1, 2))))
     outcomes = {}

@@ -39,8 +39,14 @@ def number(value: float | None) -> str:
 def _machine(results: dict[str, Any]) -> str:
     machine = results["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    busy = machine["load_average"] > machine["cores"] / 2
     return (
-        f"Measured {machine['date']} ({results['sizes']}, load average {machine['load_average']} at the start) on "
+        (
+            "**The machine was busy with other work: only agreement can be read from this run, not times.** "
+            if busy
+            else ""
+        )
+        + f"Measured {machine['date']} ({results['sizes']}, load average {machine['load_average']} at the start) on "
         f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB, {machine['system']}, "
         f"Python {machine['python']}: {versions}."
     )

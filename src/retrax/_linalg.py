@@ -269,7 +269,7 @@ def _polar_step(state: tuple[Array, Array]) -> tuple[Array, Array]:
 
 def _iterate(step: Callable[[Any], Any], state: tuple[Array, ...]) -> Any:
     """Repeat `step` until the last entry of the state, an error for each batch index, is small (or NaN)."""
-    tolerance = float(np.sqrt(epsilon(state[0]))) / 8
+    tolerance = _iteration_tolerance(state[0])
     if is_jax(state[0]):
         error = jnp.full_like(state[-1], jnp.inf)
         start = (jnp.asarray(0), (*state[:-1], error))
@@ -280,6 +280,10 @@ def _iterate(step: Callable[[Any], Any], state: tuple[Array, ...]) -> Any:
         if not bool(namespace(state[-1]).any(state[-1] > tolerance)):
             break
     return state
+
+
+def _iteration_tolerance(a: Array) -> float:
+    return epsilon(a) ** 0.5 / 8
 
 
 def _inverse_sqrt(s: Array) -> Array:
@@ -318,10 +322,14 @@ def inverse_sqrt(s: Array) -> Array:
     return _inverse_sqrt_jax(s) if is_jax(s) else _inverse_sqrt(s)
 
 
-@jax.custom_jvp
-@jax.jit
-def _polar_jax(a: Array) -> Array:
-    return _iterate(_polar_step, (a, a[..., 0, 0]))[0]
+def _polar(a: Array) -> Array:
+    """The polar factor by Newton-Schulz; NaN where it does not converge, which is where a is singular."""
+    xp = namespace(a)
+    q, error = _iterate(_polar_step, (a, a[..., 0, 0]))
+    return xp.where((error <= _iteration_tolerance(a))[..., None, None], q, xp.nan)
+
+
+_polar_jax = jax.custom_jvp(jax.jit(_polar))
 
 
 @_polar_jax.defjvp
@@ -340,9 +348,6 @@ def polar_factor(a: Array) -> Array:
 
     A singular a has no polar factor: refused where the numbers can be seen, NaN in compiled code.
     """
-    xp = namespace(a)
-    q = _polar_jax(a) if is_jax(a) else _iterate(_polar_step, (a, a[..., 0, 0]))[0]
-    defect = xp.max(xp.abs(q.mT @ q - identity_like(q)), axis=(-2, -1))
-    singular = ~(defect < 1e-2)
-    check_path(~singular)
-    return xp.where(singular[..., None, None], xp.nan, q)
+    q = _polar_jax(a) if is_jax(a) else _polar(a)
+    check_path(~namespace(a).isnan(q))
+    return q

@@ -272,7 +272,7 @@ def _measure_all(objective: Any, mean: Any, x: Any, state: Any) -> Any:
     return jax.lax.map(lambda args: compiled.measure(objective, mean, False, *args), (x, state))
 
 
-_advance_runs = jax.jit(_advance_all, static_argnums=0)
+_advance_runs = jax.jit(_advance_all, static_argnums=0, compiler_options={"xla_cpu_multi_thread_eigen": False})
 _restart_runs = jax.jit(_restart_from_indices, static_argnums=0)
 _restart_runs_all = jax.jit(_restart_from_all, static_argnums=0)
 _measure_runs = jax.jit(_measure_all, static_argnums=0)

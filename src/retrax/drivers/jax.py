@@ -5,11 +5,13 @@ A method's numbers, the samples and the step count are arguments, so that a seco
 
 import contextlib
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from retrax._tree import subtract
 from retrax.drivers.partwise import Known, PartwiseMean
@@ -19,9 +21,19 @@ from retrax.sources import Fed, LargeBatch
 from retrax.typing import Array, Batch, Point
 
 
-def precision(dtype: str) -> contextlib.AbstractContextManager[None]:
-    """JAX's scoped 64-bit switch: float64 inside a run, without changing the user's global setting."""
-    return jax.enable_x64(dtype == "float64")
+@contextlib.contextmanager
+def precision(dtype: str) -> Iterator[None]:
+    """The settings of a run, scoped: 64 bits without changing the user's global switch, and one BLAS thread.
+
+    LAPACK calls on the small matrices of a step are several times slower where BLAS hands them to other threads.
+    """
+    with jax.enable_x64(dtype == "float64"), _blas().limit(limits=1, user_api="blas"):
+        yield
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def _fetch(data: Batch | None, batches: Batch, i: Any) -> Batch:
@@ -74,9 +86,10 @@ def measure(objective: Objective, mean: Any, with_error: bool, x: Point, state: 
     return row
 
 
-_advance = functools.partial(jax.jit, static_argnums=0)(advance)
-_restart = functools.partial(jax.jit, static_argnums=0)(restart)
-_measure = functools.partial(jax.jit, static_argnums=(0, 2))(measure)
+# A step is made of operations so small that handing one to another thread costs more than doing it.
+_advance = jax.jit(advance, static_argnums=0, compiler_options={"xla_cpu_multi_thread_eigen": False})
+_restart = jax.jit(restart, static_argnums=0)
+_measure = jax.jit(measure, static_argnums=(0, 2))
 
 
 def with_dtype(method: Method, dtype: str) -> Method:

@@ -11,7 +11,7 @@ from retrax.experiments.specs import Complexity, Experiment, ProblemSpec
 from retrax.experiments.tuning import Budget, Notify
 
 DEFAULT_SEEDS, QUICK_SEEDS = 5, 3
-TUNING_SEEDS, QUICK_TUNING_SEEDS = 3, 2
+QUICK_TUNING_SEEDS = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Asked:
         """The experiment's budget under these wishes."""
         count = self.seeds or (QUICK_SEEDS if self.quick else DEFAULT_SEEDS)
         epochs = self.epochs or (experiment.quick_epochs if self.quick else experiment.epochs)
-        tuning_count = min(count, QUICK_TUNING_SEEDS if self.quick else TUNING_SEEDS)
+        tuning_count = min(count, QUICK_TUNING_SEEDS if self.quick else experiment.tuning_seeds)
         records = (min(experiment.records, 40), min(experiment.tuning_records, 10))
         return Budget(
             epochs,

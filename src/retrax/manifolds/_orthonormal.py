@@ -58,13 +58,12 @@ def violation(x: Array) -> Array:
     return xp.max(xp.abs(x.mT @ x - _linalg.identity_like(x)), axis=(-2, -1))
 
 
-def rotate_normal_part(x: Array, y: Array, w: Array) -> tuple[Array, Array]:
-    """Carry w ⊥ span(x) to the orthogonal complement of span(y) by the rotation along the shortest path of subspaces.
+def rotation(x: Array, y: Array, y_w: Array) -> tuple[Array, Array]:
+    """How w ⊥ span(x), of which only yᵀw is needed, turns along the shortest path of subspaces from x to y.
 
-    With A the orthogonal polar factor of xᵀy and ŷ = yAᵀ: w ↦ w - (x + ŷ)(I + xᵀŷ)⁻¹ ŷᵀw. Returns that and A.
+    With A the orthogonal polar factor of xᵀy and ŷ = yAᵀ, w ↦ w - (x + ŷ)K with K = (I + xᵀŷ)⁻¹ ŷᵀw. Returns (A, K).
     """
     xy = x.mT @ y
     alignment = _linalg.polar_factor(xy)
-    aligned = y @ alignment.mT
     middle = _linalg.identity_like(x) + _linalg.symmetric_part(xy @ alignment.mT)
-    return w - (x + aligned) @ _linalg.solve_positive(middle, aligned.mT @ w), alignment
+    return alignment, _linalg.solve_positive(middle, alignment @ y_w)

@@ -23,8 +23,9 @@ def parallel_transport(self: "Grassmann", x: Array, y: Array, u: Array) -> Array
 
     With A the polar factor of xᵀy and ŷ = yAᵀ: T u = (u - (x + ŷ)(I + xᵀŷ)⁻¹ ŷᵀu) A.
     """
-    rotated, alignment = _orthonormal.rotate_normal_part(x, y, u)
-    return rotated @ alignment
+    a, k = _orthonormal.rotation(x, y, y.mT @ u)
+    xp, k_a = _linalg.namespace(x), k @ a
+    return xp.concat([x, y, u], axis=-1) @ xp.concat([-k_a, -a.mT @ k_a, a], axis=-2)  # one product for three
 
 
 class Grassmann(ArrayManifold):

@@ -26,8 +26,8 @@ def rotation_transport(self: "Stiefel", x: Array, y: Array, u: Array) -> Array:
     omega = x.mT @ u
     if x.shape[-1] == x.shape[-2]:  # square: there is no normal part
         return y @ omega
-    rotated, _ = _orthonormal.rotate_normal_part(x, y, u - x @ omega)
-    return y @ omega + rotated
+    a, k = _orthonormal.rotation(x, y, y.mT @ u - (y.mT @ x) @ omega)
+    return u - x @ (omega + k) + y @ (omega - a.mT @ k)
 
 
 class Stiefel(ArrayManifold):

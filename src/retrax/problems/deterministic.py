@@ -33,19 +33,28 @@ class _State(NamedTuple):
 
 
 def best_of(
-    manifold: Manifold, mean: Callable[[], Any], starts: Sequence[np.ndarray], tolerance: float = 1e-10
+    manifold: Manifold,
+    mean: Callable[[], Any],
+    starts: Sequence[np.ndarray],
+    tolerance: float = 1e-10,
+    flatness: float = 0.0,
 ) -> tuple[np.ndarray, float]:
-    """The best point, and F there, that Barzilai-Borwein finds from several starts; `mean()` builds F in float64."""
+    """The best point, and F there, that Barzilai-Borwein finds from several starts; `mean()` builds F in float64.
+
+    It stops at a gradient norm of `tolerance` relative to the start's, or once F's last values agree to `flatness`.
+    """
     with precision("float64"):
         function = mean()
-        found = [_solve(manifold, function, jnp.asarray(start, dtype=jnp.float64), tolerance) for start in starts]
+        found = [
+            _solve(manifold, function, jnp.asarray(start, dtype=jnp.float64), tolerance, flatness) for start in starts
+        ]
         values = [float(value) for _, value in found]
         best = int(np.argmin(values))
         return np.asarray(found[best][0]), values[best]
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _solve(manifold: Manifold, function: Any, x: Point, tolerance: float) -> tuple[Point, Array]:
+def _solve(manifold: Manifold, function: Any, x: Point, tolerance: float, flatness: float) -> tuple[Point, Array]:
     """Barzilai-Borwein steps with a non-monotone line search, until ‖grad F‖ ≤ tolerance · max(1, ‖grad F(x₀)‖)."""
     value, gradient = function(x)
     norm = manifold.norm(x, gradient)
@@ -53,7 +62,12 @@ def _solve(manifold: Manifold, function: Any, x: Point, tolerance: float) -> tup
     zero = jnp.asarray(0)
     recent = jnp.full((_MEMORY,), value)
     start = _State(x, value, gradient, norm, 1 / jnp.maximum(1.0, norm), recent, zero, jnp.asarray(False))
-    going_on = lambda s: (s.norm > goal) & (s.iteration < 5000) & ~s.stalled  # noqa: E731
+
+    def going_on(state: _State) -> Array:
+        flat = jnp.max(state.recent) - jnp.min(state.recent) <= flatness * jnp.abs(state.value)
+        flat = flat & (state.iteration >= _MEMORY) & (flatness > 0)
+        return (state.norm > goal) & (state.iteration < 5000) & ~state.stalled & ~flat
+
     end = jax.lax.while_loop(going_on, functools.partial(_iteration, manifold, function), start)
     return end.x, end.value
 

@@ -26,9 +26,10 @@ def loss(x: Array, batch: Array) -> Array:
     return -xp.sum((batch @ x) ** 2) / batch.shape[0]
 
 
-def gradient(x: Array, batch: Array) -> Array:
-    """∇f_S(U) = -(2/b) Σ xᵢxᵢᵀU."""
-    return (-2 / batch.shape[0]) * (batch.mT @ (batch @ x))
+def riemannian_gradient(x: Array, batch: Array) -> Array:
+    """grad f_S(U) = (I - UUᵀ) ∇f_S(U) = -(2/b) (Bᵀz - U(zᵀz)) with B the batch and z = BU."""
+    z = batch @ x
+    return (-2 / batch.shape[0]) * (batch.mT @ z - x @ (z.mT @ z))
 
 
 @pytree
@@ -69,7 +70,7 @@ class PCA(Problem):
         if center:
             data = data - data.mean(axis=0)
         manifold = Grassmann(data.shape[1], rank, retraction=retraction, transport=transport)
-        super().__init__(loss, manifold, data, gradient=gradient)
+        super().__init__(loss, manifold, data, riemannian_gradient=riemannian_gradient)
 
     @functools.cached_property
     def second_moment(self) -> np.ndarray:
