@@ -94,6 +94,13 @@ def test_a_report_of_nothing_is_refused(out):
         reporting.write_report(Store(out))
 
 
+def test_a_damaged_result_is_named(paper_like, out):
+    del paper_like["series"][0]["runs"]["gap"]
+    storage.write_json(out / "pca-syn1.json", paper_like)
+    with pytest.raises(UsageError, match=r"pca-syn1\.json is no complete result"):
+        reporting.write_report(Store(out))
+
+
 def test_a_report_writes_the_page_the_tables_and_the_figures(paper_like, out):
     storage.write_json(out / "pca-syn1.json", paper_like)
     said = reporting.write_report(Store(out))

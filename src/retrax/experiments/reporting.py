@@ -42,7 +42,12 @@ def write_report(store: Store) -> str:
     if not results:
         raise UsageError(f"no results in {store.out}: first `retrax run pca-syn1 --out {store.out}`")
     prepare(store.out)
-    for result in results.values():
+    for name, result in results.items():
+        try:
+            markdown.section(result)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            path = store.result_path(name)
+            raise UsageError(f"{path} is no complete result: delete it and run {name} again") from error
         draw(result, store)
     figures.draw_composites(results, store)
     write_text(store.out / "report.html", page.render(results))

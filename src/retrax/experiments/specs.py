@@ -143,7 +143,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "rc-syn1", "RC, SYN1: n = 5000 matrices of 10×10, condition number 20", "Fig. 3a, 4h",
             ProblemSpec("rc", "spd"), series.compared(100),
-            epochs=2, quick_epochs=0.3, claims=_RC, records=40, tuning_records=5,
+            epochs=2, quick_epochs=0.3, claims=_RC, records=25, tuning_records=4,
         ),
         Experiment(
             "rc-yaleb", "RC, YALEB: n = 2414 matrices of 5×5", "Fig. 3b, 4i",

@@ -27,7 +27,7 @@ class Asked:
         count = self.seeds or (QUICK_SEEDS if self.quick else DEFAULT_SEEDS)
         epochs = self.epochs or (experiment.quick_epochs if self.quick else experiment.epochs)
         tuning_count = min(count, QUICK_TUNING_SEEDS if self.quick else experiment.tuning_seeds)
-        records = (min(experiment.records, 40), min(experiment.tuning_records, 10))
+        records = (min(experiment.records, 20), min(experiment.tuning_records, 4))
         return Budget(
             epochs,
             experiment.grid,
