@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import hashlib
 import socket
-import time
 from dataclasses import replace
 
 import pytest
@@ -136,10 +135,8 @@ def test_no_network(tmp_path, monkeypatch):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        start = time.monotonic()
         with pytest.raises(DataError) as caught:
             fetch("cifar100", tmp_path / "d", base_url=address)
-    assert time.monotonic() - start < 20
     message = str(caught.value)
     for words in ("cifar-100-binary.tar.gz from https://www.cs.toronto.edu", f"put it in {tmp_path / 'd'}"):
         assert words in message
