@@ -144,9 +144,6 @@ def test_no_network(tmp_path, monkeypatch):
     assert listing(tmp_path / "d") == []
 
 
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # pooch leaves the socket to the collector
 def test_interruption_keeps_nothing(server, tmp_path):
     served, url = server
     served.yaleb()
@@ -156,7 +153,7 @@ def test_interruption_keeps_nothing(server, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         fetch("yaleb", tmp_path / "d", base_url=url, progress=interrupt)
-    gc.collect()
+    gc.collect()  # a connection left open would be complained of here
     assert listing(tmp_path / "d") == []
 
 
