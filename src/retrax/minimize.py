@@ -152,6 +152,7 @@ class _Run:
         self.place: Any = None
         self.seconds = 0.0
         self.compile_seconds = 0.0
+        self.compiled: set[tuple[bool, int]] = set()
         self.interrupted = False
         rows = [] if saved is None else self._restore(saved)
         self.feed = self.source.feed(settings.seed, settings.dtype, settings.record.samples, self.place)
@@ -161,7 +162,9 @@ class _Run:
 
     def to_the_end(self, line: ProgressLine) -> Result:
         """Run until a reason to stop."""
-        self._compile()
+        self._compile(Stretch(1, 1, self.plan.large_batch_size(1), True, 0))
+        if self.plan.steps > 1 and self.plan.restart_every != 1:
+            self._compile(Stretch(2, 1, self.plan.batch_size(2), False, 0))
         reason = self._measure(line) if not self.history.rows else self._converged()
         pieces: Iterator[_Piece] = _pieces(self.plan, self.feed, self.position)
         if self.source.resident:
@@ -210,6 +213,7 @@ class _Run:
         if piece is None:
             return False
         stretch = piece.stretch
+        start += self._compile(stretch)
         if piece.keep:
             self.output = self.x
         if stretch.restart:
@@ -224,18 +228,19 @@ class _Run:
             self.plan.pace = max(1, min(10**6, int(SECONDS_PER_STRETCH * stretch.count / max(seconds, 1e-9))))
         return True
 
-    def _compile(self) -> None:
-        """Compile what the run will need, outside the clock."""
+    def _compile(self, stretch: Stretch) -> float:
+        """Compile, outside the clock, what such a stretch needs, if that is new; returns the seconds it took."""
+        kind = stretch.restart, stretch.batch_size
+        if kind in self.compiled:
+            return 0.0
         start = time.perf_counter()
-        large = self.plan.large_batch_size(1)
-        self.driver.compile_restart(self.x, self.state, self._blank(Stretch(1, 1, large, True, 0)))
-        if self.plan.steps > 1 and self.plan.restart_every != 1:
-            small = self.plan.batch_size(2)
-            self.driver.compile_advance(self.x, self.state, self._blank(Stretch(1, 1, small, False, 0)))
-        self.compile_seconds += time.perf_counter() - start
-
-    def _blank(self, stretch: Stretch) -> Any:
-        return self.feed.blank(stretch, self.plan.longest(stretch.batch_size))
+        blank = self.feed.blank(stretch, self.plan.longest(stretch.batch_size))
+        compile_it = self.driver.compile_restart if stretch.restart else self.driver.compile_advance
+        compile_it(self.x, self.state, blank)
+        self.compiled.add(kind)
+        seconds = time.perf_counter() - start
+        self.compile_seconds += seconds
+        return seconds
 
     def _save(self) -> None:
         if self.keeper is None:

@@ -198,12 +198,13 @@ def test_neither_the_record_interval_nor_the_step_count_in_a_buffer_recompiles()
     assert later.count == 0
 
 
-def test_compiling_stands_outside_the_clock():
+@pytest.mark.parametrize("batch_size", [3, lambda t: 2 + t // 5])
+def test_compiling_stands_outside_the_clock(batch_size):
     problem = rx.Problem(own_loss(), rx.Stiefel(6, 2), small_pca())
-    first = rx.minimize(problem, rx.rsrm(0.1), steps=20, batch_size=3, record=20)
+    first = rx.minimize(problem, rx.rsrm(0.1), steps=20, batch_size=batch_size, record=20)
     assert first.compile_seconds > 0.05
     assert first.seconds < first.compile_seconds
-    second = rx.minimize(problem, rx.rsrm(0.1), steps=20, batch_size=3, record=20)
+    second = rx.minimize(problem, rx.rsrm(0.1), steps=20, batch_size=batch_size, record=20)
     assert second.compile_seconds < first.compile_seconds / 2
     assert (np.diff(second.history["seconds"]) > 0).all()
 
