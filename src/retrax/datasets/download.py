@@ -100,7 +100,7 @@ def _download(archive: Archive, url: str, path: Path, report: Progress | None, h
 
 
 def _receive(url: str, path: Path, report: Progress | None) -> None:
-    """Write what the server sends. Pooch's own downloader leaves an interrupted connection open; this one never does."""
+    """Write what the server sends. (Pooch's own downloader leaves an interrupted connection open.)"""
     import requests
 
     # The identity encoding keeps a server from sending a .gz that arrives unzipped.
