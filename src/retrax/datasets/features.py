@@ -20,6 +20,7 @@ from .checksums import sha256, write_atomically
 from .errors import DataError
 from .images import area_resize, grey, tiles
 from .loading import Progress, load
+from .memory import aligned_empty, read_npy
 from .registry import Source, cache_directory, data_directory, find_source, require_files
 
 KINDS = ("gabor", "gradient")
@@ -60,7 +61,7 @@ def gabor_covariances(
     """
     filters = _gabor_filters(size)
     d = SCALES * ORIENTATIONS + 3
-    covariances = np.empty((len(images), d, d))
+    covariances = aligned_empty((len(images), d, d))
     for start in range(0, len(images), chunk):
         part = slice(start, start + chunk)
         values = area_resize(_unit_range(grey(images[part])), size)
@@ -85,7 +86,7 @@ def gradient_covariances(
     scaling changes no affine-invariant distance.
     """
     chunk = max(1, chunk_pixels // int(np.prod(images.shape[1:3])))
-    covariances = np.empty((len(images), 5, 5))
+    covariances = aligned_empty((len(images), 5, 5))
     for start in range(0, len(images), chunk):
         part = slice(start, start + chunk)
         covariances[part] = _covariances(_gradient_features(_unit_range(grey(images[part]))))
@@ -156,8 +157,8 @@ def _read_cache(path: Path, d: int) -> NDArray[np.float64] | None:
     if not path.is_file():
         return None
     try:
-        array: NDArray[np.float64] = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+        array = read_npy(path)
+    except (OSError, ValueError):
         return None  # damaged by something else: it is computed anew and replaced
     return array if array.ndim == 3 and array.shape[1:] == (d, d) and array.dtype == np.float64 else None
 

@@ -18,6 +18,7 @@ from .checksums import check_recorded
 from .errors import DataError
 from .formats import read_idx, read_npz, read_pgm, read_png, reading, tar_members, zip_members
 from .images import area_matrix, grey
+from .memory import aligned_empty
 from .registry import Source, data_directory, find_source, require_files
 
 Progress = Callable[[int, int], None]
@@ -78,7 +79,9 @@ def pca_matrix(name: str, directory: str | os.PathLike[str] | None = None) -> tu
     if source.name not in ("mnist", "covtype"):
         raise DataError(f"no PCA matrix is defined for {source.name}: choose mnist or covtype")
     dataset = load(source.name, directory)
-    matrix = dataset.data.reshape(len(dataset.data), -1).astype(np.float64)
+    rows = dataset.data.reshape(len(dataset.data), -1)
+    matrix = aligned_empty(rows.shape)
+    matrix[...] = rows
     if source.name == "mnist":
         matrix /= 255
         how = "pixels divided by 255, then centred"
