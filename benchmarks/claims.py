@@ -1,4 +1,4 @@
-"""What the issue asks to show, as ratios of one run: each with its bound, its value, and whether it holds."""
+"""What should hold, as ratios of one run: each with its bound, its value, and whether it holds."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The specs say what the issue and the paper ask for."""
+"""The specs say what the paper asks for."""
 
 import re
 

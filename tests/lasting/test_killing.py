@@ -1,4 +1,4 @@
-"""SIGKILL at a random moment, SIGTERM and Ctrl-C. RETRAX_KILLS=20 kills as often as the issue asks for."""
+"""SIGKILL at a random moment, SIGTERM and Ctrl-C. RETRAX_KILLS sets how often each run is killed."""
 
 import os
 import random
