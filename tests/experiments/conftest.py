@@ -6,12 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from retrax.experiments import problems, series, specs
-from retrax.experiments.environment import single_threaded_operations
+from retrax.experiments import environment, problems, series, specs
 from retrax.experiments.specs import Experiment, ProblemSpec
 
 # Before JAX computes anything: on two cores XLA's pool has been seen to wait for itself for ever.
-single_threaded_operations()
+environment.single_threaded_operations()
 
 TINY = Experiment(
     "tiny",
@@ -151,7 +150,7 @@ def made_result(*parts: dict, claims: tuple[str, ...] = (), **more) -> dict:
         ),
         "series": list(parts),
         "complexity": more.pop("complexity", []),
-        "environment": {"versions": {"retrax": "0"}, "machine": {"processor": "p", "cores": 2}},
+        "environment": {"versions": environment.versions(), "machine": environment.machine()},
         "wall_seconds": 3.0,
     }
 

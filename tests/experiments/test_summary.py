@@ -84,3 +84,4 @@ def test_markdown_tables_have_equal_columns(paper_like):
     for block in blocks:
         assert len({line.count("|") for line in block.splitlines()}) == 1
     assert "*RSRM-RHO*" in text
+    assert "](figures/pca-syn1.png)" in text

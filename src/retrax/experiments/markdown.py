@@ -1,4 +1,4 @@
-"""The results as Markdown tables, for the documentation."""
+"""The results as Markdown, for the documentation; pictures are expected in `figures/` beside it."""
 
 from typing import Any
 
@@ -8,7 +8,23 @@ from retrax.experiments.summary import TARGETS, Row, number, rate_text, table
 
 def render(results: dict[str, dict[str, Any]]) -> str:
     """A document with a section for each experiment."""
-    return "\n".join([*overview(results), *(line for result in results.values() for line in section(result))])
+    sections = (line for result in results.values() for line in section(result))
+    return "\n".join([*opening(results), *overview(results), *sections])
+
+
+def opening(results: dict[str, dict[str, Any]]) -> list[str]:
+    """The title, how the results were made, and on what."""
+    environments = [result["environment"] for result in results.values()]
+    machines = dict.fromkeys("{processor}, {cores} cores, {system}".format(**e["machine"]) for e in environments)
+    packages = ("python", "retrax", "jax", "numpy", "scipy")
+    versions = dict.fromkeys(", ".join(f"{name} {e['versions'][name]}" for name in packages) for e in environments)
+    return [
+        "# Results",
+        "",
+        "Made with `retrax reproduce` (or `retrax run NAME`) and `retrax report`, "
+        f"on {' and '.join(machines)}, with {' and '.join(versions)}.",
+        "",
+    ]
 
 
 def overview(results: dict[str, dict[str, Any]]) -> list[str]:
@@ -30,6 +46,8 @@ def section(result: dict[str, Any]) -> list[str]:
         f"Budget {settings['epochs']:g} epochs of SFO, {len(settings['seeds'])} seeds, "
         f"{len(settings['tuning_seeds'])} of them for tuning; computed in {result['wall_seconds']:.0f} s.",
         *(f"{note}" for note in result["notes"]),
+        "",
+        f"![{result['title']}](figures/{result['experiment']}.png)",
         "",
     ]
     for panel in result["panels"]:
