@@ -1,5 +1,6 @@
-"""The installed jaxlib must survive two batched factorisations at once; see the bound on jax in pyproject.toml."""
+"""The linear algebra that JAX calls: it must not deadlock (see the bound on jax in pyproject.toml), nor use threads."""
 
+import json
 import subprocess
 import sys
 
@@ -31,3 +32,22 @@ def test_independent_batched_factorisations_do_not_deadlock():
         subprocess.run([sys.executable, "-c", PROGRAM], check=True, timeout=120, capture_output=True)
     except subprocess.TimeoutExpired:
         pytest.fail("this jaxlib deadlocks on concurrent batched LAPACK calls; centroid runs would hang")
+
+
+THREADS = """
+import jax, jax.numpy as jnp
+from threadpoolctl import threadpool_info
+from retrax.drivers.jax import precision
+
+with precision("float64"):
+    jax.block_until_ready(jax.jit(jnp.linalg.cholesky)(jnp.eye(4)))
+    print([library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"])
+"""
+
+
+def test_every_blas_library_has_one_thread_in_a_run():
+    """A thread that must be waited for makes a step 30 times slower on a busy machine."""
+    shown = subprocess.run([sys.executable, "-c", THREADS], check=True, timeout=120, capture_output=True, text=True)
+    counts = json.loads(shown.stdout)
+    assert counts
+    assert set(counts) == {1}

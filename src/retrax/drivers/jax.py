@@ -33,6 +33,9 @@ def precision(dtype: str) -> Iterator[None]:
 
 @functools.cache
 def _blas() -> ThreadpoolController:
+    """A handle on the BLAS libraries of this process, SciPy's among them: JAX's factorisations call that one."""
+    import scipy.linalg.cython_lapack  # noqa: F401  A library is seen only once it is loaded.
+
     return ThreadpoolController()
 
 
