@@ -3,6 +3,7 @@
 import contextlib
 import io
 import math
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ def draw_experiment(result: dict[str, Any], store: Store) -> list[Path]:
             found = curves(result, key)
             for column, axis in enumerate(("sfo", "time")):
                 _draw(axes[row][column], found, axis, with_beside=True)
-                axes[row][column].set_title(f"{title}\nagainst {_AXES[axis]}", fontsize=8)
+                axes[row][column].set_title(f"{textwrap.fill(title, 40)}\nagainst {_AXES[axis]}", fontsize=8)
             _legend(axes[row][1], outside=True)
         if result["complexity"]:
             _draw_complexity(axes[-1][0], result["complexity"])
