@@ -4,6 +4,7 @@ import argparse
 import json
 import pathlib
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import rich.console
@@ -27,9 +28,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Measure retrax side by side with others."
     )
-    size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="fewer problems and repetitions: some minutes")
-    size.add_argument("--tiny", action="store_true", help="only show that everything runs; the figures mean nothing")
+    extent = parser.add_mutually_exclusive_group()
+    extent.add_argument("--quick", action="store_true", help="fewer problems and repetitions: some minutes")
+    extent.add_argument("--tiny", action="store_true", help="only show that everything runs; the figures mean nothing")
     parser.add_argument("--only", choices=SUITES, action="append", help="this suite; may be repeated")
     parser.add_argument("--out", type=pathlib.Path, default=RESULTS, help="where results go (default: %(default)s)")
     parser.add_argument("--write-docs", action="store_true", help="put the last results into docs/performance.md")
@@ -39,8 +40,9 @@ def main(arguments: list[str] | None = None) -> None:
         docs.write(json.loads(path.read_text(encoding="utf-8")), options.out)
         return
     options.out.mkdir(parents=True, exist_ok=True)
-    results = run(sizes.TINY if options.tiny else sizes.QUICK if options.quick else sizes.FULL, options.only or SUITES)
-    path.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    size = sizes.TINY if options.tiny else sizes.QUICK if options.quick else sizes.FULL
+    for results in run(size, options.only or SUITES):
+        path.write_text(json.dumps(results, indent=1), encoding="utf-8")
     if "growth" in results["suites"]:
         plots.draw(results["suites"]["growth"], options.out)
     (options.out / "benchmarks.md").write_text(report.markdown(results), encoding="utf-8")
@@ -48,8 +50,8 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"Written: {path}")
 
 
-def run(size: sizes.Sizes, names: Any) -> dict[str, Any]:
-    """The chosen suites, one after another."""
+def run(size: sizes.Sizes, names: Any) -> Iterator[dict[str, Any]]:
+    """The chosen suites in turn; after each, all results so far, so that none is lost if a later one fails."""
     started = time.perf_counter()
 
     def say(text: str) -> None:
@@ -59,9 +61,9 @@ def run(size: sizes.Sizes, names: Any) -> dict[str, Any]:
     for name in SUITES:
         if name in names:
             results["suites"][name] = SUITES[name](size, say)
-    results["claims"] = claims.check(results["suites"])
-    results["seconds"] = time.perf_counter() - started
-    return results
+            results["claims"] = claims.check(results["suites"])
+            results["seconds"] = time.perf_counter() - started
+            yield results
 
 
 if __name__ == "__main__":
