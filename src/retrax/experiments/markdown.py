@@ -3,13 +3,15 @@
 from typing import Any
 
 from retrax.experiments import claims
+from retrax.experiments.figures import COMPOSITES
+from retrax.experiments.specs import EXPERIMENTS
 from retrax.experiments.summary import TARGETS, Row, number, rate_text, table
 
 
 def render(results: dict[str, dict[str, Any]]) -> str:
     """A document with a section for each experiment."""
     sections = (line for result in results.values() for line in section(result))
-    return "\n".join([*opening(results), *overview(results), *sections])
+    return "\n".join([*opening(results), *overview(results), *composites(results), *sections])
 
 
 def opening(results: dict[str, dict[str, Any]]) -> list[str]:
@@ -18,13 +20,23 @@ def opening(results: dict[str, dict[str, Any]]) -> list[str]:
     machines = dict.fromkeys("{processor}, {cores} cores, {system}".format(**e["machine"]) for e in environments)
     packages = ("python", "retrax", "jax", "numpy", "scipy")
     versions = dict.fromkeys(", ".join(f"{name} {e['versions'][name]}" for name in packages) for e in environments)
+    jobs = max(result["settings"]["jobs"] for result in results.values())
+    missing = [name for name in EXPERIMENTS if name not in results]
     return [
         "# Results",
         "",
-        "Made with `retrax reproduce` (or `retrax run NAME`) and `retrax report`, "
-        f"on {' and '.join(machines)}, with {' and '.join(versions)}.",
+        f"Made with `retrax reproduce{f' --jobs {jobs}' if jobs > 1 else ''}` (`retrax run NAME` for one) and "
+        f"`retrax report`, on {' and '.join(machines)}, with {' and '.join(versions)}.",
+        *([f"Not run: {', '.join(missing)}."] if missing else []),
         "",
     ]
+
+
+def composites(results: dict[str, dict[str, Any]]) -> list[str]:
+    """The paper's figures, as far as there are results for them."""
+    drawn = {name: title for name, (title, _, cells) in COMPOSITES.items() if any(cell in results for cell, _ in cells)}
+    lines = [line for name, title in drawn.items() for line in (f"![{title}](figures/{name}.png)", "")]
+    return ["## The paper's figures", "", *lines] if drawn else []
 
 
 def overview(results: dict[str, dict[str, Any]]) -> list[str]:
