@@ -206,7 +206,11 @@ class _Runs:
     def _call(self, method: Any, data: Any, x: Any, state: Any, stretch: Stretch) -> tuple[Callable[..., Any], tuple]:
         objective, payload, first = self.problem.objective, self._payload(stretch), jnp.asarray(stretch.first)
         if not stretch.restart:
-            return _advance_runs, (objective, method, data, x, state, payload, first, jnp.asarray(stretch.count))
+            count = jnp.asarray(stretch.count)
+            one, one_x, one_state, one_payload = jax.tree.map(lambda a: a[0], (method, x, state, payload))
+            in_turn = compiled.fits_one_kernel(objective, one, data, one_x, one_state, one_payload, first, count)
+            function = _advance_runs_in_turn if in_turn else _advance_runs
+            return function, (objective, method, data, x, state, payload, first, count)
         if payload is None:
             return _restart_runs_all, (objective, method, self.problem.full(data), x, state, first)
         return _restart_runs, (objective, method, data, x, state, payload, first)
@@ -254,6 +258,15 @@ def _advance_all(
     return jax.vmap(run)(method, x, state, batches)
 
 
+def _advance_in_turn(
+    objective: Any, method: Any, data: Any, x: Any, state: Any, batches: Any, first: Any, count: Any
+) -> Any:
+    """One run after another, where a run's steps are a single kernel: there is no operation whose start to share."""
+    advance = compiled.advance_in_one_kernel
+    run = lambda one: advance(objective, one[0], data, one[1], one[2], one[3], first, count)  # noqa: E731
+    return jax.lax.map(run, (method, x, state, batches))
+
+
 def _restart_from_indices(objective: Any, method: Any, data: Any, x: Any, state: Any, indices: Any, first: Any) -> Any:
     def run(m: Any, point: Any, s: Any, chosen: Any) -> Any:
         return compiled.restart(objective, m, SampleMean(objective, chunk_length(data), data, chosen), point, s, first)
@@ -272,7 +285,8 @@ def _measure_all(objective: Any, mean: Any, x: Any, state: Any) -> Any:
     return jax.lax.map(lambda args: compiled.measure(objective, mean, False, *args), (x, state))
 
 
-_advance_runs = jax.jit(_advance_all, static_argnums=0, compiler_options={"xla_cpu_multi_thread_eigen": False})
+_advance_runs = jax.jit(_advance_all, static_argnums=0, compiler_options=compiled.LOOP_OPTIONS)
+_advance_runs_in_turn = jax.jit(_advance_in_turn, static_argnums=0, compiler_options=compiled.LOOP_OPTIONS)
 _restart_runs = jax.jit(_restart_from_indices, static_argnums=0)
 _restart_runs_all = jax.jit(_restart_from_all, static_argnums=0)
 _measure_runs = jax.jit(_measure_all, static_argnums=0)

@@ -1,14 +1,17 @@
 """The compiled and the eager driver: the same numbers, the same bits for the same seed, and no second compilation."""
 
+import functools
 import subprocess
 import sys
 
 import jax
 import jax.monitoring
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import retrax as rx
+from retrax.drivers import jax as driver_module
 
 from .small_problems import MANIFOLDS, METHODS, case, product_of_matrices, product_problem
 
@@ -251,3 +254,35 @@ def test_runs_in_float64_inside_a_users_own_x64_scope_too():
         inside = rx.minimize(problem, rx.rsgd(0.1), steps=3, batch_size=2, dtype="float32")
         assert jax.config.jax_enable_x64
     assert inside.x.dtype == np.float32
+
+
+# --- one kernel -----------------------------------------------------------------------------------------------
+
+
+def steps_of(function, problem, method, batch_size=3):
+    """Eight steps by one of the compiled loops."""
+    with driver_module.precision("float64"):
+        driver = driver_module.JaxDriver(problem, method, "float64")
+        x, state = driver.start(problem.initial_point(0))
+        indices = jnp.asarray(np.arange(8 * batch_size).reshape(8, batch_size) % problem.source.size)
+        arguments = (problem.objective, driver.method, driver.data, x, state, indices, jnp.asarray(2), jnp.asarray(8))
+        return function(*arguments)
+
+
+@pytest.mark.parametrize("transport", ["projection", "parallel"])
+def test_a_loop_in_one_kernel_takes_the_same_steps(transport):
+    problem = rx.problems.PCA(small_pca(), 2, transport=transport)
+    method = rx.rsrm(0.1)
+    assert steps_of(driver_module.fits_one_kernel, problem, method)
+    expected, _ = steps_of(driver_module._advance, problem, method)
+    found, _ = steps_of(driver_module._advance_in_one_kernel, problem, method)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
+
+
+def test_what_the_compiler_may_not_be_prepared_for_is_not_compiled_into_one_kernel():
+    fits = functools.partial(steps_of, driver_module.fits_one_kernel)
+    problem = rx.problems.PCA(small_pca(), 2)
+    assert not fits(rx.Problem(own_loss(), rx.Grassmann(6, 2), small_pca()), rx.rsrm(0.1))  # a user's loss
+    assert not fits(problem, rx.rsrm(lambda t: 0.1 / t))  # a user's schedule
+    assert not fits(rx.problems.PCA(small_pca(), 2, retraction="qr"), rx.rsrm(0.1))  # calls LAPACK
+    assert not fits(problem, rx.rsrm(0.1), batch_size=200)  # large products are faster outside

@@ -4,15 +4,19 @@ A method's numbers, the samples and the step count are arguments, so that a seco
 """
 
 import contextlib
+import dataclasses
 import functools
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.xla_metadata import set_xla_metadata
 from threadpoolctl import ThreadpoolController
 
+from retrax import schedules
 from retrax._tree import subtract
 from retrax.drivers.partwise import Known, PartwiseMean
 from retrax.methods import Method, State
@@ -89,10 +93,58 @@ def measure(objective: Objective, mean: Any, with_error: bool, x: Point, state: 
     return row
 
 
+def advance_in_one_kernel(objective: Objective, *arguments: Any) -> tuple[Point, State]:
+    """`advance`, for XLA to compile into a single function, with no cost for starting each of its operations.
+
+    XLA's CPU compiler does so by itself with loops that touch less than a kilobyte, and marks them thus. It is not
+    prepared for every program, and ends the process over some: hence only for what `fits_one_kernel`.
+    """
+    loop = jax.jit(functools.partial(advance, objective))
+    with set_xla_metadata(inlineable="false", xla_cpu_small_call="true"):
+        return loop(*arguments)
+
+
 # A step is made of operations so small that handing one to another thread costs more than doing it.
-_advance = jax.jit(advance, static_argnums=0, compiler_options={"xla_cpu_multi_thread_eigen": False})
+LOOP_OPTIONS = {"xla_cpu_multi_thread_eigen": False}
+_advance = jax.jit(advance, static_argnums=0, compiler_options=LOOP_OPTIONS)
+_advance_in_one_kernel = jax.jit(advance_in_one_kernel, static_argnums=0, compiler_options=LOOP_OPTIONS)
 _restart = jax.jit(restart, static_argnums=0)
 _measure = jax.jit(measure, static_argnums=(0, 2))
+
+
+KERNEL_AXIS, KERNEL_SIZE = 128, 2048
+"""The longest axis and the most entries of a point or a sample for which one kernel is the faster way: beyond them
+XLA's own matrix products fall behind those of the library that it calls from outside a kernel."""
+
+
+def fits_one_kernel(objective: Objective, *arguments: Any) -> bool:
+    """Whether `advance_in_one_kernel` can be used with such arguments, and is the faster way."""
+    leaves, structure = jax.tree.flatten(arguments)
+    return _fits(objective, structure, tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves))
+
+
+@functools.lru_cache(maxsize=256)
+def _fits(objective: Objective, structure: Any, leaves: tuple[jax.ShapeDtypeStruct, ...]) -> bool:
+    arguments = jax.tree.unflatten(structure, leaves)
+    method, data, x, _, batches, _, _ = arguments
+    if not (objective.one_kernel and _of_this_package(method)):
+        return False
+    one_of_each = [*jax.tree.leaves(x), *(jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in jax.tree.leaves(data))]
+    axes = [*(size for part in one_of_each for size in part.shape), *(a.shape[1] for a in jax.tree.leaves(batches))]
+    small = max(axes, default=0) <= KERNEL_AXIS and all(part.size <= KERNEL_SIZE for part in one_of_each)
+    if jax.default_backend() != "cpu" or not small:
+        return False
+    program = _advance_in_one_kernel.lower(objective, *arguments).as_text()
+    # LAPACK cannot be called from inside a kernel.
+    return not re.search(r"custom_call|cholesky|triangular_solve", program)
+
+
+def _of_this_package(part: Any) -> bool:
+    """Whether a method consists of nothing but this package's own parts and numbers."""
+    if not dataclasses.is_dataclass(part):
+        return True
+    ours = type(part).__module__.startswith("retrax.") and not isinstance(part, schedules.Function)
+    return ours and all(_of_this_package(getattr(part, field.name)) for field in dataclasses.fields(part))
 
 
 def with_dtype(method: Method, dtype: str) -> Method:
@@ -146,8 +198,13 @@ class JaxDriver:
 
     def advance(self, x: Point, state: State, payload: Any, first: int, count: int) -> tuple[Point, State]:
         """`count` steps."""
+        loop, arguments = self._loop(x, state, payload, first, count)
+        return loop(*arguments)
+
+    def _loop(self, x: Point, state: State, payload: Any, first: int, count: int) -> tuple[Any, tuple[Any, ...]]:
         data, indices = self._fed(payload)
-        return _advance(self.objective, self.method, data, x, state, indices, jnp.asarray(first), jnp.asarray(count))
+        arguments = (self.objective, self.method, data, x, state, indices, jnp.asarray(first), jnp.asarray(count))
+        return (_advance_in_one_kernel if fits_one_kernel(*arguments) else _advance), arguments
 
     def measure(self, mean: Any, with_error: bool, x: Point, state: State) -> dict[str, float]:
         """A record's figures."""
@@ -166,8 +223,8 @@ class JaxDriver:
 
     def compile_advance(self, x: Point, state: State, payload: Any) -> None:
         """Compile ahead, so that the clock sees only running."""
-        data, indices = self._fed(payload)
-        _advance.lower(self.objective, self.method, data, x, state, indices, jnp.asarray(1), jnp.asarray(1)).compile()
+        loop, arguments = self._loop(x, state, payload, 1, 1)
+        loop.lower(*arguments).compile()
 
     @staticmethod
     def wait(tree: Any) -> None:

@@ -66,4 +66,4 @@ def rotation(x: Array, y: Array, y_w: Array) -> tuple[Array, Array]:
     xy = x.mT @ y
     alignment = _linalg.polar_factor(xy)
     middle = _linalg.identity_like(x) + _linalg.symmetric_part(xy @ alignment.mT)
-    return alignment, _linalg.solve_positive(middle, alignment @ y_w)
+    return alignment, _linalg.solve_moderate(middle, alignment @ y_w)

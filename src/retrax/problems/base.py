@@ -23,6 +23,8 @@ class Objective:
     manifold: Manifold
     ambient_gradient: Callable[[Point, Batch], Tangent] | None = None
     riemannian_gradient: Callable[[Point, Batch], Tangent] | None = None
+    one_kernel: bool = False
+    """Whether every method of this package is known to compile into one kernel on it (`drivers.jax`)."""
 
     def gradient(self, x: Point, batch: Batch) -> Tangent:
         """grad f_S(x): given in closed form, or by automatic differentiation of the loss."""

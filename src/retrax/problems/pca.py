@@ -3,6 +3,7 @@
 The paper prints the simplified objective without its minus sign; here it has it.
 """
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -71,6 +72,7 @@ class PCA(Problem):
             data = data - data.mean(axis=0)
         manifold = Grassmann(data.shape[1], rank, retraction=retraction, transport=transport)
         super().__init__(loss, manifold, data, riemannian_gradient=riemannian_gradient)
+        self.objective = dataclasses.replace(self.objective, one_kernel=True)
 
     @functools.cached_property
     def second_moment(self) -> np.ndarray:
