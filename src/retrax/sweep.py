@@ -1,4 +1,4 @@
-"""`sweep`: all step sizes and seeds of a method in one vmapped compilation, and the best step size among them."""
+"""`sweep`: all step sizes and seeds of a method in one compilation, and the best step size among them."""
 
 import dataclasses
 import time

@@ -6,7 +6,7 @@ from importlib import resources
 from typing import Any
 
 from retrax.experiments import claims, storage
-from retrax.experiments.claims import FAILS, HOLDS, IN_PART, Verdict
+from retrax.experiments.claims import FAILS, HOLDS, IN_PART, UNDECIDED, Verdict
 from retrax.experiments.styles import style_of
 from retrax.experiments.summary import TARGETS, Curve, Row, curves, number, rate_text, table
 
@@ -47,7 +47,12 @@ def _lead(results: dict[str, dict[str, Any]], judged: dict[str, list[Verdict]]) 
     return f"{count}; of {len(flat)} verdicts: {counts}.{quick}"
 
 
-_COUNTED = ((HOLDS, "hold"), (IN_PART, "hold in part"), (FAILS, "do not hold here"))
+_COUNTED = (
+    (HOLDS, "hold"),
+    (IN_PART, "hold in part"),
+    (FAILS, "do not hold here"),
+    (UNDECIDED, "cannot be told from these runs"),
+)
 
 
 def _badge(verdict: str) -> str:
