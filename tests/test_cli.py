@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 
@@ -168,7 +169,7 @@ def test_the_last_lines_say_what_was_found_and_where(capsys, tmp_path, monkeypat
 
 
 def test_a_closed_pipe_is_no_crash():
-    command = f"{sys.executable} -m retrax list | head -1"
+    command = f"{shlex.quote(sys.executable)} -m retrax list | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert done.stdout.startswith("pca-syn1")
     assert "Traceback" not in done.stderr
