@@ -13,7 +13,7 @@ from retrax.datasets import synthetic
 TWO_POINT_BATCH, ONE_POINT_BATCH = 5, 10
 """Both cost 10 SFO a step."""
 
-PCA_STEP, JOINT_STEP, CENTROID_STEP = 0.1, 0.02, 0.1
+PCA_STEP, JOINT_STEP, CENTROID_STEP = 0.1, 0.001, 0.1
 """η₀ of the step-cost runs: moderate, so that iterations inside a step are what they are in practice."""
 
 

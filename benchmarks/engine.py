@@ -59,7 +59,7 @@ def transports(sizes: Sizes, say: Callable[[str], None]) -> dict[str, Any]:
     for group, manifolds in groups.items():
         contenders = []
         for name, manifold in manifolds:
-            problem = rx.Problem(pca_problem.loss, manifold, data, gradient=pca_problem.gradient)
+            problem = rx.Problem(pca_problem.loss, manifold, data)
             case = Case("pca", f"{group}({d},{sizes.rank})", data, problem, cases.PCA_STEP)
             contenders.append(Contender(f"RSRM, {name}", _runs(case, rx.rsrm, 5, steps), "", name == "projection"))
             if name == "projection":
