@@ -119,6 +119,8 @@ XLA's own matrix products fall behind those of the library that it calls from ou
 
 def fits_one_kernel(objective: Objective, *arguments: Any) -> bool:
     """Whether `advance_in_one_kernel` can be used with such arguments, and is the faster way."""
+    if not objective.one_kernel:
+        return False
     leaves, structure = jax.tree.flatten(arguments)
     return _fits(objective, structure, tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves))
 
@@ -127,7 +129,7 @@ def fits_one_kernel(objective: Objective, *arguments: Any) -> bool:
 def _fits(objective: Objective, structure: Any, leaves: tuple[jax.ShapeDtypeStruct, ...]) -> bool:
     arguments = jax.tree.unflatten(structure, leaves)
     method, data, x, _, batches, _, _ = arguments
-    if not (objective.one_kernel and _of_this_package(method)):
+    if not _of_this_package(method):
         return False
     one_of_each = [*jax.tree.leaves(x), *(jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in jax.tree.leaves(data))]
     axes = [*(size for part in one_of_each for size in part.shape), *(a.shape[1] for a in jax.tree.leaves(batches))]

@@ -84,12 +84,16 @@ def draw_experiment(result: dict[str, Any], store: Store) -> list[Path]:
         return _save(figure, store.out / "figures" / result["experiment"])
 
 
+def drawn_composites(results: dict[str, dict[str, Any]]) -> list[str]:
+    """Which of the paper's figures there are results for."""
+    return [name for name, (_, _, cells) in COMPOSITES.items() if any(cell in results for cell, _ in cells)]
+
+
 def draw_composites(results: dict[str, dict[str, Any]], store: Store) -> list[Path]:
     """The paper's figures from whatever results exist; a missing one leaves a labelled gap."""
     written = []
-    for name, (title, columns, cells) in COMPOSITES.items():
-        if not any(cell[0] in results for cell in cells):
-            continue
+    for name in drawn_composites(results):
+        title, columns, cells = COMPOSITES[name]
         with _figure(columns, math.ceil(len(cells) / columns)) as (figure, axes):
             flat = [axis for row in axes for axis in row]
             for index, (axis, (experiment, horizontal)) in enumerate(zip(flat, cells, strict=False)):

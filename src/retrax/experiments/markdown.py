@@ -3,7 +3,7 @@
 from typing import Any
 
 from retrax.experiments import claims
-from retrax.experiments.figures import COMPOSITES
+from retrax.experiments.figures import COMPOSITES, drawn_composites
 from retrax.experiments.specs import EXPERIMENTS
 from retrax.experiments.summary import TARGETS, Row, number, rate_text, table
 
@@ -34,9 +34,10 @@ def opening(results: dict[str, dict[str, Any]]) -> list[str]:
 
 def composites(results: dict[str, dict[str, Any]]) -> list[str]:
     """The paper's figures, as far as there are results for them."""
-    drawn = {name: title for name, (title, _, cells) in COMPOSITES.items() if any(cell in results for cell, _ in cells)}
-    lines = [line for name, title in drawn.items() for line in (f"![{title}](figures/{name}.png)", "")]
-    return ["## The paper's figures", "", *lines] if drawn else []
+    lines = [
+        line for name in drawn_composites(results) for line in (f"![{COMPOSITES[name][0]}](figures/{name}.png)", "")
+    ]
+    return ["## The paper's figures", "", *lines] if lines else []
 
 
 def overview(results: dict[str, dict[str, Any]]) -> list[str]:
