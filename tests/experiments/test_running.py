@@ -126,6 +126,30 @@ def test_killed_half_way_and_run_again_gives_the_same_numbers(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="children are found in /proc")
+def test_workers_end_with_a_killed_parent(tmp_path):
+    process = start(tmp_path / "out", "--jobs", "2", "--epochs", "2000")
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    deadline = time.monotonic() + 60
+    while len(workers := children.read_text().split()) < 3 and time.monotonic() < deadline:  # and a resource tracker
+        time.sleep(0.05)
+    time.sleep(2)
+    process.kill()
+    assert len(workers) == 3
+    while any(alive(worker) for worker in workers) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(alive(worker) for worker in workers)
+    end(process)
+
+
+def alive(process_id):
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text().split()[2] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.slow
 def test_two_processes_give_the_same_numbers_as_one(tmp_path):
     one, two = start(tmp_path / "one", "--quick"), start(tmp_path / "two", "--quick", "--jobs", "2")
     assert (end(one)[0], end(two)[0]) == (0, 0)

@@ -4,7 +4,10 @@ import concurrent.futures
 import dataclasses
 import functools
 import multiprocessing
+import multiprocessing.connection
+import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
@@ -96,7 +99,7 @@ def _in_processes(
         processes = list((pool._processes or {}).values())
         pool.shutdown(wait=False, cancel_futures=True)
         for process in processes:
-            process.terminate()
+            process.kill()  # A unit is kept as a whole or not at all, so nothing can be lost.
         raise
     pool.shutdown()
 
@@ -104,6 +107,15 @@ def _in_processes(
 def _begin_worker() -> None:
     environment.single_threaded_operations()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+
+
+def _end_with_the_parent() -> None:
+    """A parent that was killed cannot stop its workers, which would go on with work that nobody waits for."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)
 
 
 def _work(unit: Unit, digest: str, store: Store) -> dict[str, Any]:
