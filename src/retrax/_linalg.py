@@ -5,6 +5,7 @@ derivative rules, so that gradients stay finite at repeated eigenvalues.
 """
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from retrax import _jacobi, _kernel, _triangular
 from retrax.typing import Array
 
 namespace = array_api_compat.array_namespace
@@ -62,15 +64,33 @@ def safe_sqrt(a: Array) -> Array:
     return xp.where(positive, xp.sqrt(xp.where(positive, a, 1 + 0 * a)), 0 * a)
 
 
+def _cholesky_by_lapack(a: Array) -> Array:
+    return jnp.linalg.cholesky(a, symmetrize_input=False)
+
+
+_cholesky_in_kernel = _kernel.kernel(_triangular.cholesky, derivative=_cholesky_by_lapack)
+
+
 def cholesky(a: Array) -> Array:
     """The lower factor L of a symmetric positive definite a = L Lᵀ; reads the lower triangle only."""
+    if _kernel.suits(a):
+        return _cholesky_in_kernel(a)
     if is_jax(a):
-        return jnp.linalg.cholesky(a, symmetrize_input=False)
+        return _cholesky_by_lapack(a)
     return namespace(a).linalg.cholesky(a)
+
+
+def _inverse_by_lapack(lower: Array) -> Array:
+    return jax.scipy.linalg.solve_triangular(lower, identity_like(lower), lower=True)
+
+
+_inverse_in_kernel = _kernel.kernel(_triangular.inverse_of_lower, derivative=_inverse_by_lapack)
 
 
 def solve_lower(lower: Array, b: Array) -> Array:
     """L⁻¹ b."""
+    if _kernel.suits(lower):
+        return _inverse_in_kernel(lower) @ b
     if is_jax(lower):
         return jax.scipy.linalg.solve_triangular(lower, b, lower=True)
     if is_torch(lower):
@@ -81,8 +101,15 @@ def solve_lower(lower: Array, b: Array) -> Array:
     return xp.linalg.solve(xp.broadcast_to(lower, shape + lower.shape[-2:]), xp.broadcast_to(b, shape + b.shape[-2:]))
 
 
+def inverse_of_lower(lower: Array) -> Array:
+    """L⁻¹."""
+    return _inverse_in_kernel(lower) if _kernel.suits(lower) else solve_lower(lower, identity_like(lower))
+
+
 def divide_by_lower_transpose(b: Array, lower: Array) -> Array:
     """b L⁻ᵀ."""
+    if _kernel.suits(lower):
+        return b @ _inverse_in_kernel(lower).mT
     if is_jax(lower) and b.ndim == lower.ndim:
         return jax.lax.linalg.triangular_solve(lower, b, left_side=False, lower=True, transpose_a=True)
     if is_torch(lower):
@@ -92,6 +119,9 @@ def divide_by_lower_transpose(b: Array, lower: Array) -> Array:
 
 def whiten(lower: Array, a: Array) -> Array:
     """L⁻¹ a L⁻ᵀ for a symmetric a, symmetric to the last bit."""
+    if _kernel.suits(lower):
+        inverse = _inverse_in_kernel(lower)
+        return symmetric_part(inverse @ a @ inverse.mT)
     return symmetric_part(divide_by_lower_transpose(solve_lower(lower, a), lower))
 
 
@@ -138,10 +168,6 @@ def _rebuild(vectors: Array, values: Array) -> Array:
     return symmetric_part((vectors * values[..., None, :]) @ vectors.mT)
 
 
-def _positive_part(xp: Any, w: Array) -> Array:
-    return xp.where(w > 0, w, 0 * w)
-
-
 def _log(xp: Any, w: Array) -> Array:
     # Rounding may push the smallest eigenvalue of a badly conditioned positive matrix to zero or below.
     tiny = xp.finfo(w.dtype).smallest_normal
@@ -175,10 +201,6 @@ def _log_difference(a: Array, b: Array) -> Array:
     return jnp.where(ratio == 0, 1, jnp.log1p(safe) / safe) / b
 
 
-def _sqrt_difference(a: Array, b: Array) -> Array:
-    return 1 / (jnp.sqrt(a) + jnp.sqrt(b))
-
-
 def _difference_from(function: Callable[[Any, Array], Array]) -> Callable[[Array, Array], Array]:
     """The quotient where a and b are apart, the derivative at their middle where they are close (error O(|a-b|²))."""
 
@@ -203,7 +225,6 @@ class _Function(NamedTuple):
 _FUNCTIONS = {
     "exp": _Function(lambda xp, w: xp.exp(w), _exp_difference),
     "log": _Function(_log, _log_difference),
-    "sqrt": _Function(lambda xp, w: xp.sqrt(_positive_part(xp, w)), _sqrt_difference),
     # Functions of s = σ², for σ a singular value: cos σ, (sin σ)/σ and (atan σ)/σ.
     "cos of root": _Function(_cos_sqrt, _difference_from(_cos_sqrt)),
     "sinc of root": _Function(_sinc_sqrt, _difference_from(_sinc_sqrt)),
@@ -211,9 +232,32 @@ _FUNCTIONS = {
 }
 
 
+def _exp_by_products(a: Array) -> Array:
+    """exp(a) = exp(a / 2ᵏ)^(2ᵏ), with k such that twelve terms of the series suffice."""
+    bound = jnp.max(jnp.sum(jnp.abs(a), axis=-1), axis=-1)[..., None, None]
+    halvings = jnp.ceil(jnp.log2(jnp.where(bound > _SERIES_RADIUS, bound / _SERIES_RADIUS, 1)))
+    a = a / jnp.exp2(halvings)
+    square = a @ a
+    powers, fourth = (identity_like(a), a, square, square @ a), square @ square
+    result = fourth / math.factorial(12)
+    for start in (8, 4, 0):
+        result = result + sum(power / math.factorial(start + k) for k, power in enumerate(powers))
+        result = result @ fourth if start > 0 else result
+    count = jnp.clip(halvings, 0, _MOST_SQUARINGS).astype(jnp.int32)
+    squared = lambda k, power: jnp.where(k < count, power @ power, power)  # noqa: E731
+    return symmetric_part(jax.lax.fori_loop(0, jnp.max(count), squared, result))
+
+
+_SERIES_RADIUS = 0.3  # 0.3¹³/13! = 3e-17
+_MOST_SQUARINGS = 64
+
+
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _spectral_jax(names: tuple[str, ...], a: Array) -> tuple[Array, ...]:
-    values, vectors = eigh(a)
+    if is_traced(a) and names == ("exp",):
+        return (_exp_by_products(a),)
+    positive = names == ("log",)
+    values, vectors = _jacobi.positive_eigh(a) if positive and _kernel.suits(a) else eigh(a)
     return tuple(_rebuild(vectors, _FUNCTIONS[name].value(jnp, values)) for name in names)
 
 
@@ -247,11 +291,6 @@ def symmetric_exp(a: Array) -> Array:
 def symmetric_log(a: Array) -> Array:
     """log(a) of a symmetric positive definite matrix."""
     return symmetric_functions(a, "log")[0]
-
-
-def symmetric_sqrt(a: Array) -> Array:
-    """a^(1/2) of a symmetric positive semidefinite matrix."""
-    return symmetric_functions(a, "sqrt")[0]
 
 
 def check_path(exists: Array) -> None:
@@ -369,3 +408,14 @@ def polar_factor(a: Array) -> Array:
     q = _polar_jax(a) if is_jax(a) else _polar(a)
     check_path(~namespace(a).isnan(q))
     return q
+
+
+def orthogonal_factor(a: Array) -> Array:
+    """The orthogonal factor Q of an invertible square a = Q H."""
+    xp = namespace(a)
+    if is_torch(a) and a.is_cpu and not a.requires_grad:
+        left, _, right = xp.linalg.svd(a)  # One call instead of a dozen for each step of an iteration.
+        return left @ right
+    sums = [xp.max(xp.sum(xp.abs(a), axis=axis), axis=-1) for axis in (-1, -2)]
+    scaled = a / xp.sqrt(sums[0] * sums[1])[..., None, None]  # By a bound of the largest singular value.
+    return _polar_jax(scaled) if is_jax(a) else _polar(scaled)

@@ -177,7 +177,9 @@ class _Runs:
         state = jax.vmap(lambda m, point: m.init(objective.manifold, point))(method, x)
         mean = self.problem.full(data)
         compile_seconds = self._compile(method, data, x, state)
-        rows = [_measure_runs(objective, mean, x, state)]
+        # Waited for, or the clock of the next stretch would count it.
+        measure = lambda: jax.block_until_ready(_measure_runs(objective, mean, x, state))  # noqa: E731
+        rows = [measure()]
         counters = [Position()]
         seconds = 0.0
         for stretch, position in self._stretches():
@@ -185,7 +187,7 @@ class _Runs:
             x, state = jax.block_until_ready(self._advance(method, data, x, state, stretch))
             seconds += time.perf_counter() - start
             if self.plan.records_at(position.step):
-                rows.append(_measure_runs(objective, mean, x, state))
+                rows.append(measure())
                 counters.append(position)
                 if on_record is not None:
                     on_record(name, position.step)
@@ -208,8 +210,8 @@ class _Runs:
         if not stretch.restart:
             count = jnp.asarray(stretch.count)
             one, one_x, one_state, one_payload = jax.tree.map(lambda a: a[0], (method, x, state, payload))
-            in_turn = compiled.fits_one_kernel(objective, one, data, one_x, one_state, one_payload, first, count)
-            function = _advance_runs_in_turn if in_turn else _advance_runs
+            fits = compiled.fits_one_kernel(objective, one, data, one_x, one_state, one_payload, first, count)
+            function = _advance_runs_in_turn if fits and not objective.fills_lanes else _advance_runs
             return function, (objective, method, data, x, state, payload, first, count)
         if payload is None:
             return _restart_runs_all, (objective, method, self.problem.full(data), x, state, first)
@@ -261,7 +263,7 @@ def _advance_all(
 def _advance_in_turn(
     objective: Any, method: Any, data: Any, x: Any, state: Any, batches: Any, first: Any, count: Any
 ) -> Any:
-    """One run after another, where a run's steps are a single kernel: there is no operation whose start to share."""
+    """One run after another, where a run's steps are a single kernel and there is nothing to share."""
     advance = compiled.advance_in_one_kernel
     run = lambda one: advance(objective, one[0], data, one[1], one[2], one[3], first, count)  # noqa: E731
     return jax.lax.map(run, (method, x, state, batches))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import retrax as rx
+from retrax.datasets import synthetic
 from retrax.drivers import jax as driver_module
 
 from .small_problems import MANIFOLDS, METHODS, case, product_of_matrices, product_problem
@@ -269,9 +270,18 @@ def steps_of(function, problem, method, batch_size=3):
         return function(*arguments)
 
 
-@pytest.mark.parametrize("transport", ["projection", "parallel"])
-def test_a_loop_in_one_kernel_takes_the_same_steps(transport):
-    problem = rx.problems.PCA(small_pca(), 2, transport=transport)
+@pytest.mark.parametrize(
+    "problem",
+    [
+        rx.problems.PCA(small_pca(), 2),
+        rx.problems.PCA(small_pca(), 2, transport="parallel"),
+        rx.problems.PCA(small_pca(), 2, retraction="qr"),
+        rx.problems.Centroid(synthetic.spd(20, 3)),
+        rx.problems.Centroid(synthetic.spd(20, 4), retraction="second-order"),
+    ],
+    ids=["polar", "parallel", "qr", "centroid", "second-order"],
+)
+def test_a_loop_in_one_kernel_takes_the_same_steps(problem):
     method = rx.rsrm(0.1)
     assert steps_of(driver_module.fits_one_kernel, problem, method)
     expected, _ = steps_of(driver_module._advance, problem, method)
@@ -284,5 +294,5 @@ def test_what_the_compiler_may_not_be_prepared_for_is_not_compiled_into_one_kern
     problem = rx.problems.PCA(small_pca(), 2)
     assert not fits(rx.Problem(own_loss(), rx.Grassmann(6, 2), small_pca()), rx.rsrm(0.1))  # a user's loss
     assert not fits(problem, rx.rsrm(lambda t: 0.1 / t))  # a user's schedule
-    assert not fits(rx.problems.PCA(small_pca(), 2, retraction="qr"), rx.rsrm(0.1))  # calls LAPACK
+    assert not fits(rx.problems.PCA(small_pca(), 2, retraction="exp"), rx.rsrm(0.1))  # calls LAPACK
     assert not fits(problem, rx.rsrm(0.1), batch_size=200)  # large products are faster outside

@@ -13,10 +13,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental.xla_metadata import set_xla_metadata
 from threadpoolctl import ThreadpoolController
 
 from retrax import schedules
+from retrax._kernel import in_one_kernel
 from retrax._tree import subtract
 from retrax.drivers.partwise import Known, PartwiseMean
 from retrax.methods import Method, State
@@ -94,14 +94,8 @@ def measure(objective: Objective, mean: Any, with_error: bool, x: Point, state: 
 
 
 def advance_in_one_kernel(objective: Objective, *arguments: Any) -> tuple[Point, State]:
-    """`advance`, for XLA to compile into a single function, with no cost for starting each of its operations.
-
-    XLA's CPU compiler does so by itself with loops that touch less than a kilobyte, and marks them thus. It is not
-    prepared for every program, and ends the process over some: hence only for what `fits_one_kernel`.
-    """
-    loop = jax.jit(functools.partial(advance, objective))
-    with set_xla_metadata(inlineable="false", xla_cpu_small_call="true"):
-        return loop(*arguments)
+    """`advance` as one kernel; only for what `fits_one_kernel`."""
+    return in_one_kernel(functools.partial(advance, objective), *arguments)
 
 
 # A step is made of operations so small that handing one to another thread costs more than doing it.
@@ -138,7 +132,7 @@ def _fits(objective: Objective, structure: Any, leaves: tuple[jax.ShapeDtypeStru
         return False
     program = _advance_in_one_kernel.lower(objective, *arguments).as_text()
     # LAPACK cannot be called from inside a kernel.
-    return not re.search(r"custom_call|cholesky|triangular_solve", program)
+    return not re.search(r"stablehlo\.(custom_call|cholesky|triangular_solve)", program)
 
 
 def _of_this_package(part: Any) -> bool:

@@ -33,10 +33,13 @@ def second_order(self: "SPD", x: Array, u: Array) -> Array:
 
 
 def parallel_transport(self: "SPD", x: Array, y: Array, u: Array) -> Array:
-    """E u Eᵀ with E = (y x⁻¹)^(1/2) = L (L⁻¹ y L⁻ᵀ)^(1/2) L⁻¹."""
-    lower = _linalg.cholesky(x)
-    root = _linalg.symmetric_sqrt(_linalg.whiten(lower, y))
-    return _congruence(lower @ root, _linalg.whiten(lower, u))
+    """E u Eᵀ with E = (y x⁻¹)^(1/2) = K Qᵀ L⁻¹, where y = K Kᵀ and Q is the orthogonal factor of L⁻¹ K.
+
+    L⁻¹ K = (L⁻¹ y L⁻ᵀ)^(1/2) Q. With the rotation Q instead of the root, inner products are kept to rounding.
+    """
+    lower, new_lower = _linalg.cholesky(x), _linalg.cholesky(y)
+    rotation = _linalg.orthogonal_factor(_linalg.solve_lower(lower, new_lower))
+    return _congruence(new_lower @ rotation.mT, _linalg.whiten(lower, u))
 
 
 class SPD(ArrayManifold):

@@ -25,6 +25,8 @@ class Objective:
     riemannian_gradient: Callable[[Point, Batch], Tangent] | None = None
     one_kernel: bool = False
     """Whether every method of this package is known to compile into one kernel on it (`drivers.jax`)."""
+    fills_lanes: bool = False
+    """Whether several runs at once fill vector lanes that one run leaves empty, as small eigenproblems do."""
 
     def gradient(self, x: Point, batch: Batch) -> Tangent:
         """grad f_S(x): given in closed form, or by automatic differentiation of the loss."""

@@ -1,5 +1,6 @@
 """The Riemannian centroid of SPD matrices: min (1/n) Σ d²(C, Xᵢ) with the affine-invariant distance d."""
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -32,7 +33,7 @@ def riemannian_gradient(x: Array, batch: Array) -> Array:
 
 def _whitened_logarithms(x: Array, batch: Array) -> tuple[Array, Array]:
     lower = _linalg.cholesky(x)
-    inverse = _linalg.solve_lower(lower, _linalg.identity_like(x))
+    inverse = _linalg.inverse_of_lower(lower)
     return lower, _linalg.symmetric_log(_linalg.symmetric_part(inverse @ batch @ inverse.mT))
 
 
@@ -46,6 +47,7 @@ class Centroid(Problem):
         data = checks.positive_definite_matrices(matrices)
         manifold = SPD(data.shape[-1], retraction=retraction, transport=transport)
         super().__init__(loss, manifold, data, riemannian_gradient=riemannian_gradient)
+        self.objective = dataclasses.replace(self.objective, one_kernel=True, fills_lanes=True)
 
     def initial_point(self, seed: int = 0) -> np.ndarray:
         """One of the samples, chosen by the seed: in the right place and of the right scale, but not yet the mean."""

@@ -1,0 +1,35 @@
+"""Programs that XLA's CPU compiler turns into one function, with no cost for starting each of their operations."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.experimental.xla_metadata import set_xla_metadata
+
+from retrax.typing import Array
+
+LARGEST = 16
+"""The largest matrices for which a loop in one kernel was found to be faster than LAPACK."""
+
+
+def in_one_kernel(function: Callable[..., Any], *arguments: Any) -> Any:
+    """`function(*arguments)`, as a single function of the compiled program.
+
+    XLA does so by itself with loops that touch less than a kilobyte, and marks them thus. It is not prepared for every
+    program, and ends the process over some: hence only for what has been tried. Other backends ignore the mark.
+    """
+    with set_xla_metadata(inlineable="false", xla_cpu_small_call="true"):
+        return jax.jit(function)(*arguments)
+
+
+def suits(a: Array) -> bool:
+    """Whether `a` is a matrix, or several, in a program being compiled, for which a kernel of our own is better."""
+    traced = isinstance(a, jax.core.Tracer)
+    return traced and a.shape[-1] <= LARGEST and a.size > 0 and jax.default_backend() == "cpu"
+
+
+def kernel(function: Callable[[Array], Any], derivative: Callable[[Array], Any]) -> Callable[[Array], Any]:
+    """`function` in one kernel; where it is differentiated `derivative`, which computes the same by other means."""
+    in_kernel = jax.custom_jvp(lambda a: in_one_kernel(function, a))
+    in_kernel.defjvp(lambda primals, tangents: jax.jvp(derivative, primals, tangents))
+    return in_kernel
