@@ -116,6 +116,17 @@ def test_factors_and_inverses(n):
     assert np.all(np.triu(inverse, 1) == 0)
 
 
+@pytest.mark.parametrize("many", [1, 5, 2 * _kernel.MOST_ENTRIES // 9])
+@pytest.mark.parametrize("function", [_linalg.cholesky, _linalg.inverse_of_lower])
+def test_one_by_one_together_mapped_and_eagerly(function, many):
+    """Too many for a kernel go to LAPACK, also where `vmap` hides their number."""
+    a = with_spectrum(np.exp(np.random.default_rng(4).standard_normal((many, 3))))
+    start = jnp.asarray(np.linalg.cholesky(a) if function is _linalg.inverse_of_lower else a)
+    expected = np.linalg.inv(start) if function is _linalg.inverse_of_lower else np.linalg.cholesky(a)
+    for found in (function(start), jax.jit(function)(start), jax.jit(jax.vmap(function))(start)):
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
+
+
 def test_an_indefinite_matrix_has_no_factor():
     assert np.isnan(kernel(_triangular.cholesky, np.diag([1.0, -1.0, 2.0]))).any()
 

@@ -11,6 +11,9 @@ from retrax.typing import Array
 LARGEST = 16
 """The largest matrices for which a loop in one kernel was found to be faster than LAPACK."""
 
+MOST_ENTRIES = 2**14
+"""The largest arrays in a kernel: the compiler hands larger operations to threads, which a kernel lacks."""
+
 
 def in_one_kernel(function: Callable[..., Any], *arguments: Any) -> Any:
     """`function(*arguments)`, as a single function of the compiled program.
@@ -28,8 +31,17 @@ def suits(a: Array) -> bool:
     return traced and a.shape[-1] <= LARGEST and a.size > 0 and jax.default_backend() == "cpu"
 
 
-def kernel(function: Callable[[Array], Any], derivative: Callable[[Array], Any]) -> Callable[[Array], Any]:
-    """`function` in one kernel; where it is differentiated `derivative`, which computes the same by other means."""
-    in_kernel = jax.custom_jvp(lambda a: in_one_kernel(function, a))
-    in_kernel.defjvp(lambda primals, tangents: jax.jvp(derivative, primals, tangents))
-    return in_kernel
+def kernel(function: Callable[[Array], Array], reference: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """`function` of matrices in one kernel; for too many of them, and for its derivatives, `reference`, its equal."""
+
+    @jax.custom_batching.custom_vmap
+    def either(a: Array) -> Array:
+        return in_one_kernel(function, a) if a.size <= MOST_ENTRIES else reference(a)
+
+    @either.def_vmap
+    def more_matrices(axis_size: int, in_batched: list[bool], a: Array) -> tuple[Array, bool]:
+        return either(a), True
+
+    differentiable = jax.custom_jvp(either)
+    differentiable.defjvp(lambda primals, tangents: jax.jvp(reference, primals, tangents))
+    return differentiable

@@ -68,7 +68,7 @@ def _cholesky_by_lapack(a: Array) -> Array:
     return jnp.linalg.cholesky(a, symmetrize_input=False)
 
 
-_cholesky_in_kernel = _kernel.kernel(_triangular.cholesky, derivative=_cholesky_by_lapack)
+_cholesky_in_kernel = _kernel.kernel(_triangular.cholesky, reference=_cholesky_by_lapack)
 
 
 def cholesky(a: Array) -> Array:
@@ -81,10 +81,11 @@ def cholesky(a: Array) -> Array:
 
 
 def _inverse_by_lapack(lower: Array) -> Array:
-    return jax.scipy.linalg.solve_triangular(lower, identity_like(lower), lower=True)
+    identity = jnp.broadcast_to(identity_like(lower), lower.shape)
+    return jax.lax.linalg.triangular_solve(lower, identity, left_side=True, lower=True)
 
 
-_inverse_in_kernel = _kernel.kernel(_triangular.inverse_of_lower, derivative=_inverse_by_lapack)
+_inverse_in_kernel = _kernel.kernel(_triangular.inverse_of_lower, reference=_inverse_by_lapack)
 
 
 def solve_lower(lower: Array, b: Array) -> Array:
@@ -103,7 +104,9 @@ def solve_lower(lower: Array, b: Array) -> Array:
 
 def inverse_of_lower(lower: Array) -> Array:
     """L⁻¹."""
-    return _inverse_in_kernel(lower) if _kernel.suits(lower) else solve_lower(lower, identity_like(lower))
+    if _kernel.suits(lower):
+        return _inverse_in_kernel(lower)
+    return _inverse_by_lapack(lower) if is_jax(lower) else solve_lower(lower, identity_like(lower))
 
 
 def divide_by_lower_transpose(b: Array, lower: Array) -> Array:

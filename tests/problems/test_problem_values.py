@@ -152,3 +152,12 @@ def test_runs_approach_the_optimum_from_above(name, rows, covariances, nearly_di
 def test_float32_problem_stays_float32(rows):
     result = rx.minimize(rx.problems.PCA(rows.astype(np.float32), 2), rx.rsrm(0.05), steps=20)
     assert result.x.dtype == np.float32
+
+
+def test_gradients_of_pca_at_two_points_at_once():
+    generator = np.random.default_rng(5)
+    rows = generator.standard_normal((7, 6))
+    x, y = (np.linalg.qr(generator.standard_normal((6, 2)))[0] for _ in range(2))
+    for point, found in zip((x, y), pca.riemannian_gradients(x, y, rows), strict=True):
+        by_hand = (np.eye(6) - point @ point.T) @ (-2 / 7 * rows.T @ rows @ point)
+        np.testing.assert_allclose(found, by_hand, atol=1e-14)

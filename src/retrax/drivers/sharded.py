@@ -46,6 +46,10 @@ class SplitObjective(Objective):
         part = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, mine * share, share), batch)
         return jax.lax.pmean(super().gradient(x, part), self.layout.axes)  # type: ignore[union-attr]
 
+    def gradients(self, x: Point, y: Point, batch: Batch) -> tuple[Tangent, Tangent]:
+        """(grad f_S(x), grad f_S(y)), each the mean of the devices' gradients."""
+        return self.gradient(x, batch), self.gradient(y, batch)
+
 
 def gather(layout: Layout, data: Batch, indices: Array) -> Batch:
     """Samples by their numbers, on all devices; `data` is this device's part."""

@@ -23,6 +23,8 @@ class Objective:
     manifold: Manifold
     ambient_gradient: Callable[[Point, Batch], Tangent] | None = None
     riemannian_gradient: Callable[[Point, Batch], Tangent] | None = None
+    riemannian_gradients: Callable[[Point, Point, Batch], tuple[Tangent, Tangent]] | None = None
+    """The gradients at two points, where a shared product makes both together cheaper."""
     one_kernel: bool = False
     """Whether every method of this package is known to compile into one kernel on it (`drivers.jax`)."""
     fills_lanes: bool = False
@@ -35,6 +37,12 @@ class Objective:
         if self.ambient_gradient is not None:
             return self.manifold.gradient(x, self.ambient_gradient(x, batch))
         return self.manifold.gradient(x, jax.grad(self.loss)(x, batch))
+
+    def gradients(self, x: Point, y: Point, batch: Batch) -> tuple[Tangent, Tangent]:
+        """(grad f_S(x), grad f_S(y))."""
+        if self.riemannian_gradients is not None:
+            return self.riemannian_gradients(x, y, batch)
+        return self.gradient(x, batch), self.gradient(y, batch)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +58,7 @@ class BatchOracle:
 
     def pair(self, x: Point, y: Point) -> tuple[Tangent, Tangent]:
         """(grad f_S(x), grad f_S(y))."""
-        return self(x), self(y)
+        return self.objective.gradients(x, y, self.batch)
 
 
 @pytree

@@ -33,6 +33,19 @@ def riemannian_gradient(x: Array, batch: Array) -> Array:
     return (-2 / batch.shape[0]) * (batch.mT @ z - x @ (z.mT @ z))
 
 
+def riemannian_gradients(x: Array, y: Array, batch: Array) -> tuple[Array, Array]:
+    """`riemannian_gradient` at two points: B meets both in one product."""
+    xp, rank = _linalg.namespace(batch), x.shape[-1]
+    z = batch @ xp.concat([x, y], axis=-1)
+    ambient = batch.mT @ z
+
+    def one(point: Array, columns: slice) -> Array:
+        inner = z[..., columns]
+        return (-2 / batch.shape[0]) * (ambient[..., columns] - point @ (inner.mT @ inner))
+
+    return one(x, slice(0, rank)), one(y, slice(rank, None))
+
+
 @pytree
 class SecondMoment:
     """F and grad F from XᵀX/n: exact, at a cost that does not grow with the number of samples."""
@@ -72,7 +85,7 @@ class PCA(Problem):
             data = data - data.mean(axis=0)
         manifold = Grassmann(data.shape[1], rank, retraction=retraction, transport=transport)
         super().__init__(loss, manifold, data, riemannian_gradient=riemannian_gradient)
-        self.objective = dataclasses.replace(self.objective, one_kernel=True)
+        self.objective = dataclasses.replace(self.objective, riemannian_gradients=riemannian_gradients, one_kernel=True)
 
     @functools.cached_property
     def second_moment(self) -> np.ndarray:
