@@ -313,32 +313,39 @@ def check_path(exists: Array) -> None:
 _MAX_ITERATIONS = 100
 
 
-def _inverse_sqrt_step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-    xp = namespace(state[0])
-    y, z, _ = state
-    correction = (3 * identity_like(y) - z @ y) / 2
-    return y @ correction, correction @ z, xp.max(xp.abs(correction - identity_like(y)), axis=(-2, -1))
+def _inverse_sqrt_step(state: tuple[Array, ...]) -> tuple[Array, ...]:
+    y, z, correction, _ = state
+    return _with_correction(y @ correction, correction @ z)
 
 
-def _polar_step(state: tuple[Array, Array]) -> tuple[Array, Array]:
-    xp = namespace(state[0])
+def _with_correction(y: Array, z: Array) -> tuple[Array, ...]:
+    """y → s^(1/2) and z → s^(-1/2), by what both are to be multiplied next, and how far that is from the identity."""
+    eye = identity_like(y)
+    correction = (3 * eye - z @ y) / 2
+    return y, z, correction, _largest_entry(correction - eye)
+
+
+def _largest_entry(a: Array) -> Array:
+    xp = namespace(a)
+    return xp.max(xp.abs(a), axis=(-2, -1))
+
+
+def _polar_step(state: tuple[Array, ...]) -> tuple[Array, ...]:
     a, _ = state
     correction = (3 * identity_like(a) - a.mT @ a) / 2
-    return a @ correction, xp.max(xp.abs(correction - identity_like(a)), axis=(-2, -1))
+    return a @ correction, _largest_entry(correction - identity_like(a))
 
 
 def _iterate(step: Callable[[Any], Any], state: tuple[Array, ...]) -> Any:
     """Repeat `step` until the last entry of the state, an error for each batch index, is small (or NaN)."""
     tolerance = _iteration_tolerance(state[0])
     if is_jax(state[0]):
-        error = jnp.full_like(state[-1], jnp.inf)
-        start = (jnp.asarray(0), (*state[:-1], error))
         going_on = lambda c: jnp.any(c[1][-1] > tolerance) & (c[0] < _MAX_ITERATIONS)  # noqa: E731
-        return jax.lax.while_loop(going_on, lambda c: (c[0] + 1, step(c[1])), start)[1]
+        return jax.lax.while_loop(going_on, lambda c: (c[0] + 1, step(c[1])), (jnp.asarray(0), state))[1]
     for _ in range(_MAX_ITERATIONS):
-        state = step(state)
         if not bool(namespace(state[-1]).any(state[-1] > tolerance)):
             break
+        state = step(state)
     return state
 
 
@@ -350,9 +357,10 @@ def _inverse_sqrt(s: Array) -> Array:
     xp = namespace(s)
     # The largest row sum bounds the eigenvalues, and is 1 at the identity: the iteration then needs no steps.
     bound = xp.max(xp.sum(xp.abs(s), axis=-1), axis=-1)[..., None, None]
-    eye = xp.broadcast_to(identity_like(s), s.shape)
-    _, z, _ = _iterate(_inverse_sqrt_step, (s / bound, eye + 0 * s, s[..., 0, 0]))
-    return symmetric_part(z) / xp.sqrt(bound)
+    scaled = s / bound
+    first = (3 * identity_like(s) - scaled) / 2  # The first correction, of y = scaled and z = I.
+    _, z, correction, _ = _iterate(_inverse_sqrt_step, _with_correction(scaled @ first, first))
+    return symmetric_part(correction @ z) / xp.sqrt(bound)
 
 
 @jax.custom_jvp
@@ -385,7 +393,7 @@ def inverse_sqrt(s: Array) -> Array:
 def _polar(a: Array) -> Array:
     """The polar factor by Newton-Schulz; NaN where it does not converge, which is where a is singular."""
     xp = namespace(a)
-    q, error = _iterate(_polar_step, (a, a[..., 0, 0]))
+    q, error = _iterate(_polar_step, (a, xp.full_like(a[..., 0, 0], xp.inf)))
     return xp.where((error <= _iteration_tolerance(a))[..., None, None], q, xp.nan)
 
 
