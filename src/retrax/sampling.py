@@ -3,6 +3,8 @@
 Drawn on the host by NumPy's counter-based Philox generator; every driver and every source sees the same samples.
 """
 
+import functools
+
 import numpy as np
 
 _WORDS_PER_BLOCK = 4
@@ -50,6 +52,7 @@ def start_generator(seed: int) -> np.random.Generator:
     return _generator(seed, _START)
 
 
+@functools.lru_cache(maxsize=64)
 def next_output_step(seed: int, current: int, replacements: int) -> int:
     """The step at which the uniformly drawn iterate x̃ is replaced next; `current` was the last such step.
 

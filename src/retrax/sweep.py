@@ -162,6 +162,7 @@ class _Runs:
         self.plan: Plan = dataclasses.replace(self.settings[0].plan, pace=self.settings[0].plan.length)
         self.dtype = self.settings[0].dtype
         self.methods = methods
+        self._loops: dict[int, Callable[..., Any]] = {}
 
     def to_the_end(
         self, name: str, rates: tuple[float, ...], on_record: Callable[[str, int], Any] | None
@@ -203,16 +204,15 @@ class _Runs:
         payloads = [self.problem.source.payload(seed, stretch, self.plan.length) for seed in self.seeds]
         if payloads[0] is None:
             return None
-        return jnp.tile(jnp.asarray(np.stack(payloads)), (self.copies,) + (1,) * payloads[0].ndim)
+        return np.tile(np.stack(payloads), (self.copies,) + (1,) * payloads[0].ndim)
 
     def _call(self, method: Any, data: Any, x: Any, state: Any, stretch: Stretch) -> tuple[Callable[..., Any], tuple]:
-        objective, payload, first = self.problem.objective, self._payload(stretch), jnp.asarray(stretch.first)
+        objective, payload, first = self.problem.objective, self._payload(stretch), np.asarray(stretch.first)
         if not stretch.restart:
-            count = jnp.asarray(stretch.count)
-            one, one_x, one_state, one_payload = jax.tree.map(lambda a: a[0], (method, x, state, payload))
-            fits = compiled.fits_one_kernel(objective, one, data, one_x, one_state, one_payload, first, count)
-            function = _advance_runs_in_turn if fits and not objective.fills_lanes else _advance_runs
-            return function, (objective, method, data, x, state, payload, first, count)
+            arguments = (objective, method, data, x, state, payload, first, np.asarray(stretch.count))
+            if stretch.batch_size not in self._loops:
+                self._loops[stretch.batch_size] = _loop_for(*arguments)
+            return self._loops[stretch.batch_size], arguments
         if payload is None:
             return _restart_runs_all, (objective, method, self.problem.full(data), x, state, first)
         return _restart_runs, (objective, method, data, x, state, payload, first)
@@ -285,6 +285,15 @@ def _restart_from_all(objective: Any, method: Any, mean: Any, x: Any, state: Any
 
 def _measure_all(objective: Any, mean: Any, x: Any, state: Any) -> Any:
     return jax.lax.map(lambda args: compiled.measure(objective, mean, False, *args), (x, state))
+
+
+def _loop_for(
+    objective: Any, method: Any, data: Any, x: Any, state: Any, batches: Any, first: Any, count: Any
+) -> Callable[..., Any]:
+    """The faster of the two loops."""
+    one, point, s, b = jax.tree.map(lambda a: a[0], (method, x, state, batches))
+    fits = compiled.fits_one_kernel(objective, one, data, point, s, b, first, count)
+    return _advance_runs_in_turn if fits and not objective.fills_lanes else _advance_runs
 
 
 _advance_runs = jax.jit(_advance_all, static_argnums=0, compiler_options=compiled.LOOP_OPTIONS)
