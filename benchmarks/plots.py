@@ -28,6 +28,8 @@ def draw(growth: dict[str, Any], directory: pathlib.Path) -> list[pathlib.Path]:
                 alpha=0.2,
             )
         plot.set(xscale="log", yscale="log", xlabel=label, ylabel="µs a step", title=growth["fixed"][axis])
+        low, high = plot.get_ylim()
+        plot.set_ylim(min(low, high / 20), high)  # More than a decade, or a flat line would look steep.
         plot.title.set_fontsize("small")
         plot.legend(fontsize="small")
         plot.grid(alpha=0.3)
@@ -38,7 +40,7 @@ def draw(growth: dict[str, Any], directory: pathlib.Path) -> list[pathlib.Path]:
     memory = growth["memory"]
     plot.plot([row["steps"] for row in memory], [row["resident_mb"] for row in memory], marker="o")
     plot.set(xscale="log", xlabel="steps", ylabel="MB", title="memory of the process after a run")
-    plot.set_ylim(bottom=0)
+    plot.set_ylim(0, 1.2 * max(row["resident_mb"] for row in memory))
     plot.grid(alpha=0.3)
     files.append(directory / "memory.png")
     figure.savefig(files[-1], dpi=130)
