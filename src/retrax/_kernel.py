@@ -25,10 +25,14 @@ def in_one_kernel(function: Callable[..., Any], *arguments: Any) -> Any:
         return jax.jit(function)(*arguments)
 
 
+def is_traced(x: Array) -> bool:
+    """Whether x is an abstract value inside a JAX transformation (its numbers cannot be looked at)."""
+    return isinstance(x, jax.core.Tracer)
+
+
 def suits(a: Array) -> bool:
     """Whether `a` is a matrix, or several, in a program being compiled, for which a kernel of our own is better."""
-    traced = isinstance(a, jax.core.Tracer)
-    return traced and a.shape[-1] <= LARGEST and a.size > 0 and jax.default_backend() == "cpu"
+    return is_traced(a) and a.shape[-1] <= LARGEST and a.size > 0 and jax.default_backend() == "cpu"
 
 
 def kernel(function: Callable[[Array], Array], reference: Callable[[Array], Array]) -> Callable[[Array], Array]:

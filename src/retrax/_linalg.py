@@ -21,11 +21,7 @@ namespace = array_api_compat.array_namespace
 is_jax = array_api_compat.is_jax_array
 is_torch = array_api_compat.is_torch_array
 device = array_api_compat.device
-
-
-def is_traced(x: Array) -> bool:
-    """Whether x is an abstract value inside a JAX transformation (its numbers cannot be looked at)."""
-    return isinstance(x, jax.core.Tracer)
+is_traced = _kernel.is_traced
 
 
 def identity_like(x: Array) -> Array:

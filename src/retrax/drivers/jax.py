@@ -172,14 +172,14 @@ class JaxDriver:
         """F over a large batch: all the data, the rows that the payload names, or the payload itself."""
         if isinstance(payload, LargeBatch):
             return PartwiseMean(self.objective, payload, self.put)
-        data, indices = self._fed(payload)
+        data, indices = self.put(self._fed(payload))
         if indices is None:
             return self.problem.full(data)
         return SampleMean(self.objective, chunk_length(data), data, indices)
 
     def _fed(self, payload: Any) -> tuple[Batch, Any]:
-        """Samples on the device, and indices into them."""
-        return self.put(tuple(payload)) if isinstance(payload, Fed) else (self.data, self.put(payload))
+        """Samples, and indices into them."""
+        return tuple(payload) if isinstance(payload, Fed) else (self.data, payload)
 
     def put(self, payload: Any) -> Any:
         """A payload as device arrays."""
@@ -200,7 +200,7 @@ class JaxDriver:
 
     def _loop(self, x: Point, state: State, payload: Any, first: int, count: int) -> tuple[Any, tuple[Any, ...]]:
         """A compiled loop and its arguments; as NumPy arrays, which a call takes over faster than one by one."""
-        data, batches = payload if isinstance(payload, Fed) else (self.data, payload)
+        data, batches = self._fed(payload)
         arguments = (self.objective, self.method, data, x, state, batches, np.asarray(first), np.asarray(count))
         shapes = tuple(leaf.shape for leaf in jax.tree.leaves(payload))
         if shapes not in self._loops:
