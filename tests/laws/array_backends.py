@@ -5,6 +5,7 @@ compiled, in float64 by its scoped switch, and with strict promotion of dtypes.
 """
 
 import contextlib
+import copy
 import dataclasses
 import functools
 
@@ -13,8 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
-
-from retrax.manifolds import SPD, Product
 
 NAMESPACES = ("numpy", "jax", "torch", "array_api_strict")
 DTYPES = ("float64", "float32")
@@ -34,14 +33,11 @@ def _compiled(manifold, operation):
 
 def compiled(manifold, operation):
     """The jitted operation; instances that differ only in a choice it does not depend on share one compilation."""
-    if isinstance(manifold, Product):
-        return _compiled(manifold, operation)
-    choices = {
-        "retract": {"retraction": manifold.retraction_name},
-        "transport": {"transport": manifold.transport_name},
-    }
-    sizes = manifold.ambient_shape[:1] if isinstance(manifold, SPD) else manifold.ambient_shape
-    return _compiled(type(manifold)(*sizes, **choices.get(operation, {})), operation)
+    alike = copy.copy(manifold)
+    for name, table in {"retraction_name": "retractions", "transport_name": "transports"}.items():
+        if hasattr(manifold, name) and operation != {"retraction_name": "retract"}.get(name, "transport"):
+            object.__setattr__(alike, name, next(iter(getattr(manifold, table))))
+    return _compiled(alike, operation)
 
 
 @dataclasses.dataclass(frozen=True)

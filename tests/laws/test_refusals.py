@@ -18,7 +18,7 @@ MADE = {
 
 @pytest.mark.parametrize("cls", MADE, ids=lambda c: c.__name__)
 @pytest.mark.parametrize("kind", ["retraction", "transport"])
-@pytest.mark.parametrize("name", ["no such thing", "", "Parallel", None])
+@pytest.mark.parametrize("name", ["no such thing", "", "Parallel", None, ["exp"]])
 def test_unknown_names_are_refused_with_the_choices(cls, kind, name):
     with pytest.raises(ValueError, match=f"has no {kind}") as caught:
         MADE[cls](**{kind: name})
@@ -77,7 +77,7 @@ def test_sizes_that_are_not_positive_integers(size):
         lambda: Grassmann(4, size),
         lambda: Euclidean(2, size),
     ):
-        with pytest.raises(ValueError, match="must be a positive integer"):
+        with pytest.raises(ValueError, match="must be an integer of at least 1"):
             make()
 
 

@@ -7,16 +7,38 @@ I + uᵀu: rounding errors of earlier steps are then corrected in each step inst
 from typing import Any
 
 from retrax import _linalg
-from retrax.manifolds.base import positive_integer
+from retrax.manifolds.base import ArrayManifold
 from retrax.typing import Array
 
 
-def check_sizes(name: str, d: Any, r: Any) -> tuple[int, int]:
-    """(d, r) as integers with 1 ≤ r ≤ d."""
-    d, r = positive_integer(d, f"d in {name}(d, r)"), positive_integer(r, f"r in {name}(d, r)")
-    if r > d:
-        raise ValueError(f"{name}({d}, {r}) is empty: r must be at most d; did you mean {name}({r}, {d})?")
-    return d, r
+class OrthonormalColumns(ArrayManifold):
+    """Matrices x with xᵀx = I."""
+
+    d: int
+    r: int
+
+    def __post_init__(self) -> None:
+        """Refuse r > d."""
+        super().__post_init__()
+        self._check_sizes("d", "r")
+        if self.r > self.d:
+            name = type(self).__name__
+            raise ValueError(
+                f"{name}({self.d}, {self.r}) is empty: r must be at most d; did you mean {name}({self.r}, {self.d})?"
+            )
+
+    @property
+    def ambient_shape(self) -> tuple[int, ...]:
+        """(d, r)."""
+        return self.d, self.r
+
+    def random_point(self, gaussian: Array) -> Array:
+        """Uniformly distributed (Haar)."""
+        return random_orthonormal(gaussian)
+
+    def violation(self, x: Array) -> Array:
+        """The largest entry of |xᵀx - I|."""
+        return violation(x)
 
 
 def polar(self: Any, x: Array, u: Array) -> Array:

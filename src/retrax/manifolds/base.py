@@ -1,6 +1,7 @@
 """The manifold protocol, and what all manifolds share: named choices, checks of shape and membership.
 
-A manifold is a frozen dataclass that holds no arrays. Its operations are pure functions on arrays of any
+A manifold is a frozen dataclass that holds no arrays: a subclass declares its fields, and equality, hash and repr
+come from all of them without being asked for. Its operations are pure functions on arrays of any
 array-API library, take leading batch axes, and obey these laws (tested in `tests/laws`):
 
 - `retract(x, 0) = x`, and `retract(x, εu) = x + εu + O(ε²)`; the result is on the manifold.
@@ -20,6 +21,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from retrax import _linalg
+from retrax._checks import integer
+from retrax.manifolds._fields import FrozenFields, aliased
 from retrax.typing import Array, Point, Tangent
 
 Retraction = Callable[[Any, Array, Array], Array]
@@ -34,7 +37,7 @@ class NamedTransport:
     isometric: bool
 
 
-class Manifold(abc.ABC):
+class Manifold(FrozenFields, abc.ABC):
     """What estimators, scalings and drivers may ask of a manifold (the laws stand in the module's docstring)."""
 
     def each(self, operation: Callable[..., Any], *trees: Any) -> Any:
@@ -70,8 +73,10 @@ class Manifold(abc.ABC):
     def isometric(self) -> bool:
         """Whether `transport` preserves inner products."""
 
-    ambient_shape: Any
-    """The shape of one point (a pytree of shapes on a product)."""
+    @property
+    @abc.abstractmethod
+    def ambient_shape(self) -> Any:
+        """The shape of one point (a pytree of shapes on a product)."""
 
     @abc.abstractmethod
     def random_point(self, gaussian: Any) -> Point:
@@ -109,38 +114,47 @@ def check_shape(x: Array, shape: tuple[int, ...], manifold: Any, name: str) -> N
         raise ValueError(f"{name} has shape {given}, but a point on {manifold} has shape {shape}")
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False)
 class ArrayManifold(Manifold):
-    """A manifold whose points are single arrays, with retraction and transport chosen by name."""
+    """A manifold whose points are single arrays, with retraction and transport chosen by name.
 
-    ambient_shape: tuple[int, ...]
-    retraction_name: str
-    transport_name: str
+    A subclass declares what it depends on as annotated fields, and is then constructed with them:
+
+        class Ball(ArrayManifold):
+            d: int
+            curvature: float = 1.0
+
+    `Ball(3, curvature=2.0)` and `Ball(3, retraction="exp")` are then as different as they look.
+    """
+
+    retraction_name: str = aliased(alias="retraction", default="default", kw_only=True)
+    transport_name: str = aliased(alias="transport", default="default", kw_only=True)
 
     retractions: ClassVar[dict[str, Retraction]]
     transports: ClassVar[dict[str, NamedTransport]]
+    """Tables of the choices; the first of each is the default."""
     refused: ClassVar[dict[str, str]] = {}
     """Names a user may reasonably try that are not valid here, and why."""
 
-    def _choose(self, shape: tuple[int, ...], retraction: str, transport: str) -> None:
-        """Store the choices of a constructor, refusing what is not valid."""
-        self._check_name("retraction", retraction, self.retractions)
-        self._check_name("transport", transport, self.transports)
-        # The dataclass is frozen for its users; only its own constructor writes.
-        object.__setattr__(self, "ambient_shape", shape)
-        object.__setattr__(self, "retraction_name", retraction)
-        object.__setattr__(self, "transport_name", transport)
+    def __post_init__(self) -> None:
+        """Refuse names that are not in the tables."""
+        self._store(
+            retraction_name=self._choice("retraction", self.retraction_name, self.retractions),
+            transport_name=self._choice("transport", self.transport_name, self.transports),
+        )
 
-    def _check_name(self, kind: str, name: str, choices: dict[str, Any]) -> None:
-        if name in choices:
-            return
-        reason = f" ({self.refused[name]})" if name in self.refused else ""
+    def _choice(self, kind: str, name: str, choices: dict[str, Any]) -> str:
+        if name == "default":
+            return next(iter(choices))
+        if isinstance(name, str) and name in choices:
+            return name
+        reason = f" ({self.refused[name]})" if str(name) in self.refused else ""
         allowed = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"{type(self).__name__} has no {kind} {name!r}{reason}; choose from {allowed}")
 
-    def __repr__(self) -> str:
-        choices = [f"retraction={self.retraction_name!r}", f"transport={self.transport_name!r}"]
-        return f"{type(self).__name__}({', '.join([str(size) for size in self.ambient_shape] + choices)})"
+    def _check_sizes(self, *names: str) -> None:
+        """Make the named fields positive integers, or refuse them."""
+        for name in names:
+            self._store(**{name: integer(getattr(self, name), f"{name} of {type(self).__name__}", least=1)})
 
     @property
     def isometric(self) -> bool:
@@ -167,13 +181,6 @@ class ArrayManifold(Manifold):
 def as_factor(numbers: Array, manifold: Manifold) -> Array:
     """Numbers, one for each leading batch index, with axes added so that they multiply the manifold's points."""
     return numbers[(..., *(None for _ in manifold.ambient_shape))]
-
-
-def positive_integer(value: Any, name: str) -> int:
-    """`value` as an int, or a ValueError that names it."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
-        raise ValueError(f"{name} must be a positive integer, not {value!r}")
-    return int(value)
 
 
 def transport_by_projection(manifold: Manifold, x: Array, y: Array, u: Array) -> Array:

@@ -3,7 +3,8 @@
 from typing import ClassVar
 
 from retrax import _linalg
-from retrax.manifolds.base import ArrayManifold, NamedTransport, Retraction, positive_integer
+from retrax._checks import integer
+from retrax.manifolds.base import ArrayManifold, NamedTransport, Retraction
 from retrax.typing import Array
 
 
@@ -15,9 +16,20 @@ class Euclidean(ArrayManifold):
         "identity": NamedTransport(lambda self, x, y, u: u, isometric=True)
     }
 
-    def __init__(self, *shape: int, retraction: str = "addition", transport: str = "identity") -> None:
-        sizes = tuple(positive_integer(size, "each size of Euclidean(...)") for size in shape)
-        self._choose(sizes, retraction, transport)
+    shape: tuple[int, ...]
+
+    def __init__(self, *shape: int, retraction: str = "default", transport: str = "default") -> None:
+        self._construct(shape=shape, retraction_name=retraction, transport_name=transport)
+
+    def __post_init__(self) -> None:
+        """Refuse sizes below 1."""
+        super().__post_init__()
+        self._store(shape=tuple(integer(size, "each size of Euclidean(...)", least=1) for size in self.shape))
+
+    @property
+    def ambient_shape(self) -> tuple[int, ...]:
+        """The given shape."""
+        return self.shape
 
     def project(self, x: Array, z: Array) -> Array:
         """Every array is tangent."""

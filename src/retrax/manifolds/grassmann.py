@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from retrax import _linalg
 from retrax.manifolds import _orthonormal
-from retrax.manifolds.base import ArrayManifold, NamedTransport, Retraction, transport_by_projection
+from retrax.manifolds.base import NamedTransport, Retraction, transport_by_projection
 from retrax.typing import Array
 
 
@@ -28,7 +28,7 @@ def parallel_transport(self: "Grassmann", x: Array, y: Array, u: Array) -> Array
     return xp.concat([x, y, u], axis=-1) @ xp.concat([-k_a, -a.mT @ k_a, a], axis=-2)  # one product for three
 
 
-class Grassmann(ArrayManifold):
+class Grassmann(_orthonormal.OrthonormalColumns):
     """`Grassmann(d, r)`: the r-dimensional subspaces of R^d, as d×r matrices with orthonormal columns."""
 
     retractions: ClassVar[dict[str, Retraction]] = {
@@ -44,9 +44,6 @@ class Grassmann(ArrayManifold):
         "identity": "a tangent vector at x is not tangent at y",
         "rotation": "that is Stiefel's; 'parallel' is Grassmann's isometric transport",
     }
-
-    def __init__(self, d: int, r: int, *, retraction: str = "polar", transport: str = "projection") -> None:
-        self._choose(_orthonormal.check_sizes("Grassmann", d, r), retraction, transport)
 
     def project(self, x: Array, z: Array) -> Array:
         """(I - xxᵀ) z."""
@@ -69,11 +66,3 @@ class Grassmann(ArrayManifold):
     def distance(self, x: Array, y: Array) -> Array:
         """The root of the sum of squared principal angles."""
         return self.norm(x, self.log(x, y))
-
-    def random_point(self, gaussian: Array) -> Array:
-        """A uniformly distributed subspace."""
-        return _orthonormal.random_orthonormal(gaussian)
-
-    def violation(self, x: Array) -> Array:
-        """The largest entry of |xᵀx - I|."""
-        return _orthonormal.violation(x)

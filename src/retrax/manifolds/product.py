@@ -13,50 +13,44 @@ from retrax.typing import Array, Point, Tangent
 class Product(Manifold):
     """`Product({"U": Stiefel(64, 16), "bias": Euclidean(16)})`: points are pytrees of the same structure."""
 
+    leaves: tuple[Manifold, ...]
+    structure: Any
+
     def __init__(self, factors: Any) -> None:
-        leaves, self._structure = jax.tree.flatten(factors)
+        leaves, structure = jax.tree.flatten(factors)
         if not leaves:
             raise ValueError("Product needs at least one manifold")
         for leaf in leaves:
             if not isinstance(leaf, Manifold):
                 raise TypeError(f"a Product is a tuple, dict or pytree of manifolds; found {type(leaf).__name__}")
-        self._leaves: tuple[Manifold, ...] = tuple(leaves)
+        self._construct(leaves=tuple(leaves), structure=structure)
 
     @property
     def factors(self) -> Any:
         """The manifolds, in the structure they were given in."""
-        return jax.tree.unflatten(self._structure, self._leaves)
+        return jax.tree.unflatten(self.structure, self.leaves)
 
     def __repr__(self) -> str:
         return f"Product({self.factors!r})"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Product) and (self._structure, self._leaves) == (
-            other._structure,
-            other._leaves,
-        )
-
-    def __hash__(self) -> int:
-        return hash((self._structure, self._leaves))
-
     def _split(self, tree: Any) -> list[Any]:
         """The part of `tree` that belongs to each factor."""
-        return self._structure.flatten_up_to(tree)  # type: ignore[attr-defined]
+        return self.structure.flatten_up_to(tree)
 
     def each(self, operation: Callable[..., Any], *trees: Any) -> Any:
         """`operation(manifold, *parts)` for each factor, in the structure of the factors."""
-        parts = zip(self._leaves, *(self._split(tree) for tree in trees), strict=True)
-        return jax.tree.unflatten(self._structure, [operation(*part) for part in parts])
+        parts = zip(self.leaves, *(self._split(tree) for tree in trees), strict=True)
+        return jax.tree.unflatten(self.structure, [operation(*part) for part in parts])
 
     @property
     def isometric(self) -> bool:
         """Whether every factor's transport is."""
-        return all(leaf.isometric for leaf in self._leaves)
+        return all(leaf.isometric for leaf in self.leaves)
 
     @property
     def ambient_shape(self) -> Any:
         """The shapes of the factors."""
-        return jax.tree.unflatten(self._structure, [leaf.ambient_shape for leaf in self._leaves])
+        return jax.tree.unflatten(self.structure, [leaf.ambient_shape for leaf in self.leaves])
 
     def inner(self, x: Point, u: Tangent, v: Tangent) -> Array:
         """The sum of the factors' inner products."""
@@ -102,5 +96,5 @@ class Product(Manifold):
         except ValueError as error:
             raise ValueError(f"{name} does not have the structure of {self}: {error}") from None
         paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(self.factors)[0]]
-        for manifold, part, path in zip(self._leaves, parts, paths, strict=True):
+        for manifold, part, path in zip(self.leaves, parts, paths, strict=True):
             manifold.check_point(part, tolerance, f"{name}{path}")

@@ -7,7 +7,7 @@ u ↦ L⁻¹ u L⁻ᵀ. Reference: Pennec, Fillard & Ayache (2006); Bhatia, Posi
 from typing import ClassVar
 
 from retrax import _linalg
-from retrax.manifolds.base import ArrayManifold, NamedTransport, Retraction, positive_integer
+from retrax.manifolds.base import ArrayManifold, NamedTransport, Retraction
 from retrax.typing import Array
 
 
@@ -54,12 +54,17 @@ class SPD(ArrayManifold):
     }
     _remedy = "a point must be symmetric with positive eigenvalues"
 
-    def __init__(self, d: int, *, retraction: str = "exp", transport: str = "parallel") -> None:
-        size = positive_integer(d, "d in SPD(d)")
-        self._choose((size, size), retraction, transport)
+    d: int
 
-    def __repr__(self) -> str:
-        return f"SPD({self.ambient_shape[0]}, retraction={self.retraction_name!r}, transport={self.transport_name!r})"
+    def __post_init__(self) -> None:
+        """Refuse sizes below 1."""
+        super().__post_init__()
+        self._check_sizes("d")
+
+    @property
+    def ambient_shape(self) -> tuple[int, ...]:
+        """(d, d)."""
+        return self.d, self.d
 
     def inner(self, x: Array, u: Array, v: Array) -> Array:
         """tr(x⁻¹ u x⁻¹ v)."""
@@ -95,7 +100,7 @@ class SPD(ArrayManifold):
 
     def random_point(self, gaussian: Array) -> Array:
         """exp(sym(gaussian) / √d): eigenvalues around 1, as likely large as small."""
-        return _linalg.symmetric_exp(_linalg.symmetric_part(gaussian) / self.ambient_shape[0] ** 0.5)
+        return _linalg.symmetric_exp(_linalg.symmetric_part(gaussian) / self.d**0.5)
 
     def random_tangent(self, x: Array, gaussian: Array) -> Array:
         """L sym(gaussian) Lᵀ: isotropic in the metric at x."""

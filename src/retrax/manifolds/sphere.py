@@ -7,7 +7,6 @@ from retrax.manifolds.base import (
     ArrayManifold,
     NamedTransport,
     Retraction,
-    positive_integer,
     transport_by_projection,
 )
 from retrax.typing import Array
@@ -66,8 +65,17 @@ class Sphere(ArrayManifold):
     }
     refused: ClassVar[dict[str, str]] = {"identity": "a tangent vector at x is not tangent at y"}
 
-    def __init__(self, size: int, *, retraction: str = "normalise", transport: str = "projection") -> None:
-        self._choose((positive_integer(size, "d in Sphere(d)"),), retraction, transport)
+    d: int
+
+    def __post_init__(self) -> None:
+        """Refuse sizes below 1."""
+        super().__post_init__()
+        self._check_sizes("d")
+
+    @property
+    def ambient_shape(self) -> tuple[int, ...]:
+        """(d,)."""
+        return (self.d,)
 
     def project(self, x: Array, z: Array) -> Array:
         """z - ⟨x, z⟩ x."""

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from retrax import _linalg
 from retrax.manifolds import _orthonormal
-from retrax.manifolds.base import ArrayManifold, NamedTransport, Retraction, transport_by_projection
+from retrax.manifolds.base import NamedTransport, Retraction, transport_by_projection
 from retrax.typing import Array
 
 
@@ -30,7 +30,7 @@ def rotation_transport(self: "Stiefel", x: Array, y: Array, u: Array) -> Array:
     return u - x @ (omega + k) + y @ (omega - a.mT @ k)
 
 
-class Stiefel(ArrayManifold):
+class Stiefel(_orthonormal.OrthonormalColumns):
     """`Stiefel(d, r)`: d×r matrices with orthonormal columns."""
 
     retractions: ClassVar[dict[str, Retraction]] = {
@@ -48,17 +48,6 @@ class Stiefel(ArrayManifold):
         "exp": "the exponential map needs a matrix exponential at every step; 'polar' is of second order too",
     }
 
-    def __init__(self, d: int, r: int, *, retraction: str = "qr", transport: str = "projection") -> None:
-        self._choose(_orthonormal.check_sizes("Stiefel", d, r), retraction, transport)
-
     def project(self, x: Array, z: Array) -> Array:
         """z - x sym(xᵀz)."""
         return z - x @ _linalg.symmetric_part(x.mT @ z)
-
-    def random_point(self, gaussian: Array) -> Array:
-        """Uniform (Haar)."""
-        return _orthonormal.random_orthonormal(gaussian)
-
-    def violation(self, x: Array) -> Array:
-        """The largest entry of |xᵀx - I|."""
-        return _orthonormal.violation(x)
