@@ -37,7 +37,7 @@ def test_independent_batched_factorisations_do_not_deadlock():
 THREADS = """
 import jax, jax.numpy as jnp
 from threadpoolctl import threadpool_info
-from retrax.drivers.jax import precision
+from retrax._precision import precision
 
 with precision("float64"):
     jax.block_until_ready(jax.jit(jnp.linalg.cholesky)(jnp.eye(4)))

@@ -9,7 +9,9 @@ import numpy as np
 import retrax as rx
 from benchmarks.cases import Case
 from benchmarks.timing import Run
-from retrax.drivers.jax import JaxDriver, precision
+from retrax._precision import precision
+from retrax.drivers.jax import JaxDriver
+from retrax.sources import Samples
 
 
 def minimize(case: Case, method: rx.Method, batch: int, steps: int, dtype: str = "float64") -> Run:
@@ -32,12 +34,12 @@ class Loop:
         with precision("float64"):
             self.driver = JaxDriver(case.problem, method, "float64")
             self.x, self.state = self.driver.start(case.start)
-            self.indices = jnp.asarray(indices)
+            self.payload = Samples(None, jnp.asarray(indices))
 
     def advance(self) -> np.ndarray:
         """The point after all steps."""
         with precision("float64"):
-            x, state = self.driver.advance(self.x, self.state, self.indices, 2, self.steps)
+            x, state = self.driver.advance(self.x, self.state, self.payload, 2, self.steps)
             jax.block_until_ready((x, state))
             return x
 

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from retrax import datasets, estimators, problems, scalings, schedules
+from retrax import datasets, estimators, problems, scalings, schedules, step_sizes
+from retrax._tree import pytree, static
 from retrax.checkpoint import Checkpoint
 from retrax.checks import check_gradient, check_retraction, check_transport
 from retrax.manifolds import SPD, Euclidean, Grassmann, Manifold, Product, Sphere, Stiefel
@@ -21,8 +22,9 @@ from retrax.methods import (
 )
 from retrax.minimize import minimize
 from retrax.problems import Problem
-from retrax.recording import History, Record, Result, Status
-from retrax.sources import Stream
+from retrax.recording import History, InterruptedRun, Record, Result, Status, TerminatedRun
+from retrax.run import Run
+from retrax.sources import Pushed, Stream
 from retrax.sweep import Sweep, sweep
 
 __version__ = "0.1.0"
@@ -33,17 +35,21 @@ __all__ = [
     "Euclidean",
     "Grassmann",
     "History",
+    "InterruptedRun",
     "Manifold",
     "Method",
     "Problem",
     "Product",
+    "Pushed",
     "Record",
     "Result",
+    "Run",
     "Sphere",
     "Status",
     "Stiefel",
     "Stream",
     "Sweep",
+    "TerminatedRun",
     "check_gradient",
     "check_retraction",
     "check_transport",
@@ -53,6 +59,7 @@ __all__ = [
     "estimators",
     "minimize",
     "problems",
+    "pytree",
     "radam",
     "ramsgrad",
     "rasa",
@@ -63,6 +70,8 @@ __all__ = [
     "rsvrg",
     "scalings",
     "schedules",
+    "static",
+    "step_sizes",
     "sweep",
 ]
 

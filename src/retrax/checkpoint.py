@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from retrax.drivers import sharded
+from retrax.drivers.devices import largest
 from retrax.settings import Settings, integer
 
 _MAGIC = b"RETRAX CHECKPOINT\n"
@@ -81,6 +81,33 @@ def decode(content: bytes) -> Snapshot:
     return Snapshot(arrays, facts)
 
 
+def write(path: str | os.PathLike[str], snapshot: Snapshot) -> None:
+    """Write a file that is either whole or not there."""
+    target = Path(path)
+    temporary = target.with_name(target.name + _TEMPORARY)
+    with open(temporary, "wb") as file:
+        file.write(encode(snapshot))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, target)
+    _flush_directory(target.parent)
+
+
+def read(path: str | os.PathLike[str]) -> Snapshot:
+    """The snapshot in a file; ValueError if it is not one."""
+    try:
+        return decode(Path(path).read_bytes())
+    except RefusedError as refusal:
+        raise RefusedError(f"{path} cannot be loaded: {refusal}") from None
+
+
+def check_snapshot(snapshot: Snapshot, ours: Mapping[str, str], steps: int | None) -> None:
+    """Refuse a snapshot of another run, or from beyond the planned end."""
+    compare(snapshot.facts["fingerprint"], ours)
+    if steps is not None and snapshot.facts["position"]["step"] > steps:
+        raise RefusedError(f"its step lies beyond steps={steps}")
+
+
 class Folder:
     """The checkpoints in a directory."""
 
@@ -105,14 +132,7 @@ class Folder:
 
     def save(self, step: int, snapshot: Snapshot) -> None:
         """Write a file that is either whole or not there, then remove those that are no longer to be kept."""
-        target = self.file(step)
-        temporary = target.with_name(target.name + _TEMPORARY)
-        with open(temporary, "wb") as file:
-            file.write(encode(snapshot))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-        _flush_directory(self.path)
+        write(self.file(step), snapshot)
         for old in [other for other in self.steps() if other <= step][: -self.keep]:
             self.file(old).unlink()
 
@@ -155,21 +175,19 @@ class Keeper:
         saved = self.folder.newest(self._check) if resume else None
         self.last_step = None if saved is None else saved.facts["position"]["step"]
         step = self.last_step or 0
-        if self.settings.several_processes and sharded.largest(step, -step) != (step, -step):
+        if self.settings.several_processes and largest(step, -step) != (step, -step):
             raise ValueError(f"the processes see different checkpoints: {self.folder.path} must be shared by all")
         return saved
 
     def _check(self, snapshot: Snapshot) -> None:
-        compare(snapshot.facts["fingerprint"], self.fingerprint)
-        if snapshot.facts["position"]["step"] > self.settings.plan.steps:
-            raise RefusedError(f"its step lies beyond steps={self.settings.plan.steps}")
+        check_snapshot(snapshot, self.fingerprint, self.settings.plan.steps)
 
-    def save(self, step: int, snapshot: Snapshot) -> None:
+    def save(self, step: int, snapshot: Callable[[], Snapshot]) -> None:
         """Write, unless it has been written; no process goes on before."""
         if self.writes and step != self.last_step:
-            self.folder.save(step, snapshot)
+            self.folder.save(step, snapshot())
         if self.settings.several_processes:
-            sharded.largest(step)
+            largest(step)
         self.last_step = step
 
 
@@ -192,11 +210,11 @@ def fingerprint(settings: Settings) -> dict[str, str]:
     x0 = b"".join(np.asarray(leaf, dtype=np.float64).tobytes() for leaf in jax.tree.leaves(settings.x0))
     sizes = (1, 2, 10, 100, 1000, 10_000)
     return {
-        "seed": str(settings.seed),
+        "seed": str(settings.seeds or settings.seed),
         "dtype": settings.dtype,
         "loss": describe(objective.loss),
         "manifold": repr(objective.manifold),
-        "method": describe(settings.method),
+        "method": describe(settings.methods or settings.method),
         "x0": hashlib.sha256(x0).hexdigest()[:16],
         "data": f"{source.size} samples of {template}",
         "samples": source.digest(),
@@ -222,6 +240,8 @@ def describe(value: Any) -> str:
     if callable(value):
         inner = getattr(value, "func", value)
         return f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(describe, value))}]"
     if hasattr(value, "dtype"):
         return repr(np.asarray(value).tolist())
     return repr(value)

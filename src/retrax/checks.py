@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from retrax._precision import precision
 from retrax._tree import add, scale, subtract
-from retrax.drivers.jax import precision
 from retrax.manifolds.base import Manifold
 from retrax.problems.base import Problem
 

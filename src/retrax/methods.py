@@ -1,4 +1,4 @@
-"""The methods: estimator × scaling × step-size schedule, followed by one retraction. Each recipe is one expression.
+"""The methods: estimator × scaling × step size, followed by one retraction. Each recipe is one expression.
 
 A `Method` is a value whose numbers (η₀, ρ₀, β, ...) are data to the compiler; its parts can be recombined freely:
 `Method(RecursiveMomentum(...), RASA(...), power(0.1, -1/3))` is RSRM with RASA's scaling, which nobody has tried.
@@ -11,21 +11,23 @@ from typing import Any, NamedTuple
 from retrax import schedules
 from retrax._tree import pytree, scale, static
 from retrax.estimators import SVRG, Estimate, Momentum, Plain, RecursiveMomentum
-from retrax.manifolds.base import Manifold
+from retrax.estimators.base import zeros
+from retrax.manifolds.base import Manifold, as_factor
 from retrax.scalings import RASA, AMSGrad, Coordinatewise, Identity, Normalised
-from retrax.schedules import Schedule
-from retrax.typing import Anchored, Oracle, Point
+from retrax.typing import Array, Oracle, Point, Step, Tangent
 
 
 class State(NamedTuple):
     """What a method carries from step to step, besides the point."""
 
-    last: Anchored
-    """The last direction d_t, before scaling, with the point x_t it belongs to."""
+    last: Step
+    """The last direction d_t, before scaling, with the point x_t it belongs to and the step size η_t."""
     memory: Any
     """The estimator's."""
     scaling: Any
     """The scaling's."""
+    step_size: Any
+    """The step size's."""
 
 
 @pytree
@@ -39,23 +41,35 @@ class Method:
 
     estimator: Any
     scaling: Any
-    step_size: Schedule
+    step_size: Any
     name: str = static(default="custom")
     restart_every: int | str | None = static(default=None)
     first_batch_size: int | str | None = static(default=None)
 
+    def __post_init__(self) -> None:
+        if getattr(self.step_size, "needs_pairs", False) and getattr(self.estimator, "evaluations", 2) < 2:
+            raise TypeError(
+                f"{type(self.step_size).__name__} measures the smoothness from gradients at two points, but "
+                f"{type(self.estimator).__name__} evaluates one; use RecursiveMomentum or SVRG, or give a step size"
+            )
+
     @property
     def evaluations(self) -> int:
-        """Gradients per sample in `step`; `restart` needs one."""
+        """Points at which `step` evaluates a sample; `restart` needs one."""
         return self.estimator.evaluations
 
     def init(self, manifold: Manifold, x: Point) -> State:
         """The state before the first step, which must be a `restart`. Calls no oracle."""
-        return State(Anchored(x, scale(0, x)), self.estimator.init(x), self.scaling.init(manifold, x))
+        return State(
+            Step(x, scale(0, x), zeros(manifold, x)),
+            self.estimator.init(manifold, x),
+            self.scaling.init(manifold, x),
+            self.step_size.init(manifold, x),
+        )
 
     def restart(self, manifold: Manifold, oracle: Oracle, x: Point, state: State, t: Any) -> tuple[Point, State]:
         """Step t with a fresh estimate from a large batch."""
-        estimate, memory = self.estimator.reset(oracle, x)
+        estimate, memory = self.estimator.reset(manifold, oracle, x)
         return self._move(manifold, x, estimate, memory, state, t)
 
     def step(self, manifold: Manifold, oracle: Oracle, x: Point, state: State, t: Any) -> tuple[Point, State]:
@@ -67,8 +81,98 @@ class Method:
         self, manifold: Manifold, x: Point, estimate: Estimate, memory: Any, state: State, t: Any
     ) -> tuple[Point, State]:
         direction, scaling_memory = self.scaling.apply(manifold, x, estimate, state.scaling)
-        moved = manifold.retract(x, scale(-self.step_size(t), direction))
-        return moved, State(Anchored(x, estimate.direction), memory, scaling_memory)
+        size, step_memory = self.step_size.apply(manifold, x, direction, estimate, state.step_size, t)
+        moved = manifold.retract(x, _scaled(manifold, -size, direction))
+        return moved, State(Step(x, estimate.direction, size), memory, scaling_memory, step_memory)
+
+    def info(self, state: State, t: Any) -> dict[str, Any]:
+        """What the last step, number t, used: columns of the history."""
+        return {"step_size": state.last.size, **self.estimator.info(state.memory, t)}
+
+    def average(self, state: State) -> None:
+        """A plain method keeps no average; see `Averaged`."""
+        return None
+
+
+class AveragedState(NamedTuple):
+    """A method's state, and the average of its iterates so far."""
+
+    state: State
+    mean: Point
+
+    @property
+    def last(self) -> Step:
+        """The last step."""
+        return self.state.last
+
+
+@pytree
+class Averaged:
+    """A method that also keeps the Riemannian average of its iterates, weighted towards the end.
+
+    x̄_1 = x_1, x̄_t = Exp_x̄(w_t Log_x̄(x_t)) with w_t = 3/(t+2): iterate number t has a weight that grows like t²
+    (Tripuraneni, Flammarion, Bach & Jordan 2018; the weights are Shamir & Zhang's, 2013, polynomial-decay averaging).
+    Where a manifold lacks `exp` or `log`, x̄ moves by R_x̄(w_t P_x̄(x_t - x̄)), the same to first order.
+    """
+
+    method: Method
+
+    @property
+    def estimator(self) -> Any:
+        """The method's."""
+        return self.method.estimator
+
+    @property
+    def name(self) -> str:
+        """The method's."""
+        return self.method.name
+
+    @property
+    def restart_every(self) -> int | str | None:
+        """The method's."""
+        return self.method.restart_every
+
+    @property
+    def first_batch_size(self) -> int | str | None:
+        """The method's."""
+        return self.method.first_batch_size
+
+    def init(self, manifold: Manifold, x: Point) -> AveragedState:
+        """The method's state, and the start as the average."""
+        return AveragedState(self.method.init(manifold, x), x)
+
+    def restart(self, manifold: Manifold, oracle: Oracle, x: Point, state: AveragedState, t: Any) -> Any:
+        """The method's restart."""
+        return self._averaged(manifold, *self.method.restart(manifold, oracle, x, state.state, t), state.mean, t)
+
+    def step(self, manifold: Manifold, oracle: Oracle, x: Point, state: AveragedState, t: Any) -> Any:
+        """The method's step."""
+        return self._averaged(manifold, *self.method.step(manifold, oracle, x, state.state, t), state.mean, t)
+
+    def _averaged(self, manifold: Manifold, x: Point, state: State, mean: Point, t: Any) -> tuple[Point, AveragedState]:
+        return x, AveragedState(state, manifold.each(_towards, mean, x, manifold.each(lambda m: 3 / (t + 2))))
+
+    def info(self, state: AveragedState, t: Any) -> dict[str, Any]:
+        """The method's."""
+        return self.method.info(state.state, t)
+
+    def average(self, state: AveragedState) -> Point:
+        """The average of the iterates."""
+        return state.mean
+
+
+def _towards(manifold: Any, mean: Array, x: Array, weight: Any) -> Array:
+    """The point a fraction `weight` of the way from `mean` to x."""
+    if hasattr(manifold, "exp") and hasattr(manifold, "log"):
+        return manifold.exp(mean, weight * manifold.log(mean, x))
+    return manifold.retract(mean, weight * manifold.project(mean, x - mean))
+
+
+def _scaled(manifold: Manifold, size: Any, direction: Tangent) -> Tangent:
+    """size · direction, where size is one number or one for each leading batch index."""
+    if getattr(size, "ndim", 0) == 0:
+        return scale(size, direction)
+    return manifold.each(lambda m, part: as_factor(size, m) * part, direction)
 
 
 def rsgd(learning_rate: Any) -> Method:

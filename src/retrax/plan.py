@@ -24,23 +24,23 @@ class Position:
     """How often that iterate has been replaced."""
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Plan:
     """The schedule of a run."""
 
-    steps: int
+    steps: int | None
+    """None: no end is planned."""
     batch_size: Callable[[int], int]
     constant_batch: bool
     large_batch_size: Callable[[int], int]
     restart_every: int | None
-    evaluations: int
-    record_every: int
+    cost: Callable[[int], int]
+    """The SFO of a step on so many samples."""
+    record_every: int | None
     checkpoint_every: int | None
     seed: int
     length: int
     """The most steps in a stretch: the size of the buffers."""
-    pace: int
-    """The most steps at the moment, so that a slow run still answers to Ctrl-C; the driver's loop sets it."""
     room: int | None = None
     """The most samples in a stretch, where the host reads them."""
 
@@ -50,7 +50,7 @@ class Plan:
 
     def records_at(self, step: int) -> bool:
         """Whether to measure after this step."""
-        return step % self.record_every == 0 or step == self.steps
+        return self.record_every is not None and (step % self.record_every == 0 or step == self.steps)
 
     def checkpoints_at(self, step: int) -> bool:
         """Whether to write a checkpoint after this step."""
@@ -60,12 +60,20 @@ class Plan:
         """The most steps in a stretch with this batch size."""
         return self.length if self.room is None else max(1, min(self.length, self.room // batch_size))
 
-    def stretches(self, position: Position, keep_output: bool = True) -> Iterator[tuple[Stretch, bool, Position]]:
-        """From `position` to the end: (stretch, whether to keep x as the output before it, position after it).
+    def stretches(
+        self,
+        position: Position,
+        last: int | None = None,
+        pace: Callable[[], int] | None = None,
+        keep_output: bool = True,
+    ) -> Iterator[tuple[Stretch, bool, Position]]:
+        """From `position` to step `last` (default: the end).
 
-        Without `keep_output` no iterate is kept, and no stretch is cut short for one.
+        Each is (stretch, whether to keep x as the output before it, position after it). `pace()` is the most steps at
+        the moment. Without `keep_output` no iterate is kept, and no stretch is cut short for one.
         """
-        while position.step < self.steps:
+        end = min((bound for bound in (last, self.steps) if bound is not None), default=_NEVER)
+        while position.step < end:
             first = position.step + 1
             keep = keep_output and self._next_output(position) == first
             if keep:
@@ -73,17 +81,16 @@ class Plan:
             if self.restarts_at(first):
                 stretch = Stretch(first, 1, self.large_batch_size(first), True, position.samples)
             else:
-                next_output = self._next_output(position) if keep_output else self.steps + 1
-                stretch = Stretch(
-                    first, self._count(first, next_output), self.batch_size(first), False, position.samples
-                )
+                stop = min(end + 1, self._next_output(position) if keep_output else _NEVER)
+                count = self._count(first, stop, self.length if pace is None else pace())
+                stretch = Stretch(first, count, self.batch_size(first), False, position.samples)
             position = self.after(position, stretch)
             yield stretch, keep, position
 
     def after(self, position: Position, stretch: Stretch) -> Position:
         """The counters after a stretch."""
         drawn = 0 if stretch.restart else stretch.count * stretch.batch_size
-        cost = stretch.batch_size if stretch.restart else drawn * self.evaluations
+        cost = stretch.batch_size if stretch.restart else stretch.count * self.cost(stretch.batch_size)
         return dataclasses.replace(
             position,
             step=stretch.first + stretch.count - 1,
@@ -93,22 +100,23 @@ class Plan:
 
     def shortened(self, after: Position, stretch: Stretch, count: int) -> tuple[Stretch, Position]:
         """The first `count` steps of a stretch, and the counters after them."""
-        missing = (stretch.count - count) * stretch.batch_size
+        missing = stretch.count - count
         position = dataclasses.replace(
             after,
-            step=after.step - (stretch.count - count),
-            sfo=after.sfo - missing * self.evaluations,
-            samples=after.samples - missing,
+            step=after.step - missing,
+            sfo=after.sfo - missing * self.cost(stretch.batch_size),
+            samples=after.samples - missing * stretch.batch_size,
         )
         return dataclasses.replace(stretch, count=count), position
 
     def _next_output(self, position: Position) -> int:
         return sampling.next_output_step(self.seed, position.output_step, position.replacements)
 
-    def _count(self, first: int, next_output: int) -> int:
-        """Steps from `first` on until something happens."""
-        ends = [first + min(self.longest(self.batch_size(first)), self.pace), self.steps + 1, next_output]
-        ends.append(_next_multiple(first, self.record_every) + 1)
+    def _count(self, first: int, stop: int, pace: int) -> int:
+        """Steps from `first` on until something happens, before step `stop`."""
+        ends = [first + min(self.longest(self.batch_size(first)), pace), stop]
+        if self.record_every is not None:
+            ends.append(_next_multiple(first, self.record_every) + 1)
         if self.checkpoint_every is not None:
             ends.append(_next_multiple(first, self.checkpoint_every) + 1)
         if self.restart_every is not None:
@@ -118,6 +126,9 @@ class Plan:
             size = self.batch_size(first)
             count = next((k for k in range(1, count) if self.batch_size(first + k) != size), count)
         return count
+
+
+_NEVER = 2**62
 
 
 def _next_multiple(at_least: int, of: int) -> int:

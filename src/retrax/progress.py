@@ -4,11 +4,13 @@ import sys
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 
 class ProgressLine:
-    """A context manager; `update` after each record."""
+    """A context manager; `moved` after each stretch of steps, `measured` after each record."""
 
-    def __init__(self, name: str, steps: int, show: bool | None) -> None:
+    def __init__(self, name: str, steps: int | None, show: bool | None) -> None:
         self._bar: Any = None
         if show is None:
             show = sys.stderr.isatty()
@@ -31,8 +33,15 @@ class ProgressLine:
         if self._bar is not None:
             self._bar.stop()
 
-    def update(self, step: int, row: dict[str, float]) -> None:
-        """Show where the run is."""
+    def moved(self, step: int) -> None:
+        """Show how far the run is."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step)
+
+    def measured(self, row: dict[str, Any]) -> None:
+        """Show how good the run is; of a sweep, its best."""
         if self._bar is not None:
             shown = "gap" if "gap" in row else "loss"
-            self._bar.update(self._task, completed=step, note=f"{shown} {row[shown]:.3e}")
+            finite = np.ravel(row[shown])[np.isfinite(np.ravel(row[shown]))]
+            best = f"{finite.min():.3e}" if finite.size else "nan"
+            self._bar.update(self._task, completed=row["step"], note=f"{shown} {best}")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import signal
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 class Status(enum.Enum):
     """How a run ended."""
 
+    RUNNING = "running"
     MAX_STEPS = "max_steps"
     CONVERGED = "converged"
     DIVERGED = "diverged"
@@ -43,9 +45,11 @@ class Record:
             if value is not None and not (whole and value >= 1):
                 raise ValueError(f"Record: {name} must be a positive integer, not {value!r}")
 
-    def interval(self, steps: int) -> int:
-        """Steps between two measurements."""
-        return int(self.every) if self.every is not None else max(1, steps // self.points)
+    def interval(self, steps: int | None) -> int | None:
+        """Steps between two measurements; None for a run without a planned end that says nothing of them."""
+        if self.every is not None or steps is None:
+            return None if self.every is None else int(self.every)
+        return max(1, steps // self.points)
 
 
 COLUMNS = (
@@ -57,8 +61,16 @@ COLUMNS = (
     "gradient_norm",
     "violation",
     "direction_norm",
+    "step_size",
+    "rho",
+    "estimated_error",
     "estimator_error",
+    "average_loss",
+    "average_gap",
 )
+
+Row = dict[str, Any]
+"""One measurement: a number for each column, or an array with one for each run of a sweep."""
 
 
 class History(Mapping[str, np.ndarray]):
@@ -67,11 +79,11 @@ class History(Mapping[str, np.ndarray]):
     `exact` says whether loss and gradient norm are over all the data, or estimated on a fixed sample of it.
     """
 
-    def __init__(self, rows: list[dict[str, float]] | None = None, *, exact: bool = True) -> None:
-        self.rows: list[dict[str, float]] = list(rows or [])
+    def __init__(self, rows: list[Row] | None = None, *, exact: bool = True) -> None:
+        self.rows: list[Row] = list(rows or [])
         self.exact = exact
 
-    def append(self, row: dict[str, float]) -> None:
+    def append(self, row: Row) -> None:
         """Add a measurement."""
         self.rows.append(row)
 
@@ -85,7 +97,9 @@ class History(Mapping[str, np.ndarray]):
         return bool(self.rows) and column in self.rows[0]
 
     def __iter__(self) -> Iterator[str]:
-        return iter([column for column in COLUMNS if column in self])
+        known = [column for column in COLUMNS if column in self]
+        others = [column for column in self.rows[0] if column not in COLUMNS] if self.rows else []
+        return iter(known + others)
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -103,6 +117,7 @@ class Result:
     output: Any
     """Algorithm 1's output: one of the iterates x_1, ..., x_T, drawn uniformly."""
     history: History
+    """The last record is of `x`; only a diverged run's shows what was found after it."""
     sfo: int
     """Stochastic first-order oracle calls spent: one per sample and point."""
     steps: int
@@ -112,10 +127,37 @@ class Result:
     seconds: float
     """Run time, without compiling and without measuring."""
     compile_seconds: float
+    average: Any = None
+    """The average of the iterates, where `average=True` asked for it."""
 
     def __repr__(self) -> str:
-        last = self.history.rows[-1] if self.history.rows else {}
-        loss = f", loss={last['loss']:.6g}" if "loss" in last else ""
-        return (
-            f"Result(status={self.status.value}, steps={self.steps}, sfo={self.sfo}{loss}, seconds={self.seconds:.3g})"
-        )
+        parts = [f"status={self.status.value}", f"steps={self.steps}", f"sfo={self.sfo}", *self._figures()]
+        parts += [f"seconds={self.seconds:.3g}", f"compile_seconds={self.compile_seconds:.3g}"]
+        return f"Result({', '.join(parts)})"
+
+    def _figures(self) -> list[str]:
+        """Loss, and gap or gradient norm, at x."""
+        diverged = self.status is Status.DIVERGED and len(self.history.rows) > 1
+        row = self.history.rows[-2 if diverged else -1] if self.history.rows else {}
+        names = ["loss", "gap" if "gap" in row else "gradient_norm"]
+        return [f"{name}={row[name]:.6g}" for name in names if name in row]
+
+
+class InterruptedRun(KeyboardInterrupt):
+    """Ctrl-C ended a run. `result` is what it had, with status "interrupted"; what is to be saved has been saved."""
+
+    result: Any = None
+
+
+class TerminatedRun(SystemExit):
+    """SIGTERM ended a run. `result` is what it had, with status "interrupted"; what is to be saved has been saved."""
+
+    result: Any = None
+
+
+def interruption(number: int, result: Any) -> InterruptedRun | TerminatedRun:
+    """The exception by which a signal reaches the caller of a run that it has ended."""
+    terminated = number == signal.SIGTERM
+    error = TerminatedRun(128 + number) if terminated else InterruptedRun(getattr(result, "detail", ""))
+    error.result = result
+    return error

@@ -6,7 +6,7 @@ any function of t can stand in its place. Its numbers are data to the compiler: 
 
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from retrax import _linalg
@@ -14,14 +14,27 @@ from retrax._tree import pytree, static
 
 
 class Schedule:
-    """A function of t that can be combined with numbers and other schedules."""
+    """A function of t that can be combined with numbers and other schedules.
+
+    As a step size (`retrax.step_sizes.StepSize`) it looks at t only, and remembers nothing.
+    """
 
     def __call__(self, t: Any) -> Any:
         """The value at step t."""
         raise NotImplementedError
 
+    def init(self, manifold: Any, x: Any) -> tuple[()]:
+        """Nothing to remember."""
+        return ()
+
+    def apply(
+        self, manifold: Any, x: Any, direction: Any, estimate: Any, memory: tuple[()], t: Any
+    ) -> tuple[Any, tuple[()]]:
+        """η_t."""
+        return self(t), memory
+
     def __mul__(self, other: Any) -> "Schedule":
-        return Product(self, as_schedule(other))
+        return Multiplied(self, as_schedule(other))
 
     __rmul__ = __mul__
 
@@ -62,12 +75,12 @@ class Function(Schedule):
     function: Callable[[Any], Any] = static()
 
     def __call__(self, t: Any) -> Any:
-        """function(t)."""
-        return self.function(t)
+        """function(t), in the kind of number that t is."""
+        return self.function(t) + 0 * t
 
 
 @pytree
-class Product(Schedule):
+class Multiplied(Schedule):
     """The product of two schedules."""
 
     first: Schedule
@@ -131,7 +144,7 @@ def as_schedule(value: Any, from_number: Callable[[float], Schedule] = Constant)
         return value
     if is_number(value):
         return from_number(value)
-    if callable(value):
+    if callable(value) and not isinstance(value, type):
         return Function(value)
     raise TypeError(f"expected a number, a schedule or a function of t, not {type(value).__name__}: {value!r}")
 
@@ -143,8 +156,40 @@ def is_number(value: Any) -> bool:
     return getattr(value, "shape", None) == () and hasattr(value, "dtype")
 
 
-def step_size(value: Any, exponent: float) -> Schedule:
-    """A schedule for η: a number η₀ becomes η₀ t^exponent; refuses what is not positive and finite."""
+@pytree
+class Piecewise(Schedule):
+    """values[k] from step starts[k] on, and `first` before."""
+
+    first: float
+    starts: tuple[int, ...]
+    values: tuple[float, ...]
+
+    def __call__(self, t: Any) -> Any:
+        """The value of the last start that t has reached."""
+        value = self.first + 0 * t
+        for start, later in zip(self.starts, self.values, strict=True):
+            value = _choose(t >= start, later + 0 * t, value)
+        return value
+
+
+def _choose(condition: Any, a: Any, b: Any) -> Any:
+    if isinstance(condition, bool):
+        return a if condition else b
+    return _linalg.namespace(condition).where(condition, a, b)
+
+
+def piecewise(first: float, changes: Mapping[int, float]) -> Schedule:
+    """Constant pieces: `piecewise(0.1, {100: 0.01})` is 0.1 before step 100 and 0.01 from it on."""
+    if not changes or not all(isinstance(start, numbers.Integral) and start > 1 for start in changes):
+        raise ValueError(f"piecewise needs a mapping from step numbers above 1 to values, not {changes!r}")
+    starts = sorted(changes)
+    return Piecewise(first, tuple(starts), tuple(changes[start] for start in starts))
+
+
+def step_size(value: Any, exponent: float) -> Any:
+    """A step size: a number η₀ becomes η₀ t^exponent, refused unless positive and finite; a part stays what it is."""
+    if not isinstance(value, Schedule) and hasattr(value, "init") and hasattr(value, "apply"):
+        return value
     schedule = as_schedule(value, lambda initial: Power(initial, exponent))
     first = _value_at(schedule, 1, "the step size")
     if first is not None and not (math.isfinite(first) and (first > 0 or (first == 0 and not is_number(value)))):
@@ -202,13 +247,15 @@ __all__ = [
     "Constant",
     "Function",
     "Minimum",
+    "Multiplied",
+    "Piecewise",
     "Power",
-    "Product",
     "Schedule",
     "Sum",
     "as_schedule",
     "constant",
     "minimum",
+    "piecewise",
     "power",
     "rsrm_theory",
 ]

@@ -8,112 +8,164 @@ from typing import Any
 import jax
 import numpy as np
 
+from retrax import schedules
+from retrax._precision import precision
+from retrax.drivers.base import Driver
 from retrax.drivers.eager import EagerDriver
-from retrax.drivers.jax import JaxDriver, precision
-from retrax.drivers.sharded import ShardedDriver
+from retrax.drivers.jax import JaxDriver
 from retrax.manifolds.base import ArrayManifold, Manifold
-from retrax.methods import Method
+from retrax.methods import Averaged, Method
 from retrax.plan import Plan
 from retrax.problems.base import Problem
 from retrax.recording import Record
 from retrax.schedules import is_number
-from retrax.sources.arrays import Layout
+from retrax.sources import Feed, Layout, PushedSource, SeveralFeeds, SharedFeed
 from retrax.typing import Point
 
-DRIVERS: dict[str, type[JaxDriver]] = {"jax": JaxDriver, "eager": EagerDriver}
+DRIVERS = ("jax", "eager")
 BUFFER_STEPS = 1024
+PUSHED_STEPS = 32
+"""Steps in a stretch, at the most; fewer where samples are pushed, a few at a time, and the buffer is filled anew."""
 BUFFER_BYTES = 2**26
 """The most that the host reads for one stretch."""
 
 
 class Settings:
-    """The arguments of a run, checked before anything is compiled."""
+    """The arguments of one run, or of the runs of a sweep (`methods` × `seeds`), checked."""
 
     def __init__(
         self,
         problem: Problem,
         method: Method,
-        steps: int,
-        batch_size: Any,
-        first_batch_size: Any,
-        x0: Point | None,
-        seed: int,
-        record: int | Record | None,
-        dtype: str | None,
-        driver: str,
+        *,
+        steps: int | None = None,
+        batch_size: Any = 5,
+        first_batch_size: Any = None,
+        x0: Point | None = None,
+        seed: int = 0,
+        record: int | Record | None = None,
+        dtype: str | None = None,
+        average: bool = False,
+        driver: str = "jax",
         checkpoint_every: int | None = None,
+        methods: list[Method] | None = None,
+        seeds: tuple[int, ...] | None = None,
     ) -> None:
-        if not isinstance(problem, Problem):
-            raise TypeError(f"problem must be a retrax.Problem, not {type(problem).__name__}")
-        if not isinstance(method, Method):
-            hint = "; call it with a step size, as in retrax.rsrm(0.1)" if callable(method) else ""
-            raise TypeError(f"method must be a retrax method such as retrax.rsrm(0.1), not {method!r}{hint}")
-        if driver not in DRIVERS:
-            raise ValueError(f"driver must be one of {', '.join(map(repr, DRIVERS))}, not {driver!r}")
-        self.problem, self.method, self.driver = problem, method, driver
-        self.seed = integer(seed, "seed", least=0)
-        if self.seed >= 2**64:
-            raise ValueError(f"seed must be below 2**64, not {seed!r}")
+        _check_kinds(problem, method, driver)
+        self.problem, self.driver = problem, driver
+        self.methods = methods
+        self.method: Any = Averaged(method) if average else method
+        self.seed = _seed(seed if seeds is None else seeds[0])
+        self.seeds = None if seeds is None else tuple(map(_seed, seeds))
         self.record = record if isinstance(record, Record) else Record(every=record)
-        self.x0 = problem.initial_point(self.seed) if x0 is None else _start(x0, problem.manifold)
+        given = None if x0 is None else _start(x0, problem.manifold)
+        if self.seeds is None:
+            self.x0 = problem.initial_point(self.seed) if given is None else given
+        else:
+            points = [problem.initial_point(one) if given is None else given for one in self.seeds]
+            self.x0 = points * len(methods or ())
         self.layout: Layout | None = getattr(problem.source, "layout", None)
         if self.layout is not None and driver != "jax":
             raise ValueError(f"data on several devices need driver='jax', not {driver!r}")
         self.dtype = _dtype(dtype, x0, problem)
-        self.plan = self._plan(integer(steps, "steps", least=1), batch_size, first_batch_size, checkpoint_every)
-        _check_functions(problem, self.x0, self.dtype)
+        steps = None if steps is None else integer(steps, "steps", least=1)
+        self.plan = self._plan(steps, batch_size, first_batch_size, checkpoint_every)
+        _check_functions(problem, self.first_point, self.dtype)
+        if driver == "jax":
+            _check_schedules(self.method)
+
+    @property
+    def first_point(self) -> Point:
+        """The start; of a sweep, its first run's."""
+        return self.x0 if self.seeds is None else self.x0[0]
 
     @property
     def several_processes(self) -> bool:
         """Whether other processes hold some of the data, and take the same steps."""
         return self.layout is not None and self.layout.spans_processes
 
-    def make_driver(self) -> JaxDriver:
+    def make_driver(self) -> Driver:
         """The driver that the data and the arguments ask for."""
-        if self.layout is not None:
-            return ShardedDriver(self.problem, self.method, self.dtype, self.layout)
-        return DRIVERS[self.driver](self.problem, self.method, self.dtype)
+        if self.driver == "eager":
+            return EagerDriver(self.problem, self.method, self.dtype)
+        if self.methods is not None:
+            runs = [method for method in self.methods for _ in self.seeds or ()]
+            return JaxDriver(self.problem, runs, self.dtype)
+        return JaxDriver(self.problem, self.method, self.dtype)
 
-    def _plan(self, steps: int, batch_size: Any, first_batch_size: Any, checkpoint_every: int | None) -> Plan:
+    def make_feed(self, place: Any) -> Feed:
+        """What the run, or each run of a sweep, reads, from `place` on."""
+        source, samples = self.problem.source, self.record.samples
+        if self.seeds is None:
+            return source.feed(self.seed, self.dtype, samples, place)
+        if source.size is None:  # a stream can be read only once
+            return SharedFeed(source.feed(self.seed, self.dtype, samples, place), len(self.x0))
+        places = place or [None] * len(self.seeds)
+        feeds = [source.feed(seed, self.dtype, samples, one) for seed, one in zip(self.seeds, places, strict=True)]
+        return SeveralFeeds(feeds, len(self.methods or ()))
+
+    def _plan(self, steps: int | None, batch_size: Any, first_batch_size: Any, checkpoint_every: int | None) -> Plan:
         source, method = self.problem.source, self.method
         small = _size_schedule(batch_size, "batch_size")
         large = _size_schedule(self._first_batch_size(first_batch_size, small), "first_batch_size")
         if source.size is not None:
-            large = _at_most(large, source.size)
+            large = _at_most(large, source.size, first_batch_size is not None)
             large(1)
         restart_every = method.restart_every
         if restart_every == "epoch":
             if source.size is None:
                 raise ValueError(f"{method.name} on a stream has no epoch: give restart_every as a number of steps")
             restart_every = max(1, source.size // small(1))
-        length = min(BUFFER_STEPS, 2 ** math.ceil(math.log2(steps)))
+        longest = PUSHED_STEPS if isinstance(source, PushedSource) else BUFFER_STEPS
         return Plan(
             steps=steps,
             batch_size=small,
             constant_batch=is_number(batch_size),
             large_batch_size=large,
-            restart_every=restart_every,  # type: ignore[arg-type]
-            evaluations=method.evaluations,
+            restart_every=restart_every,
+            cost=method.estimator.cost,
             record_every=self.record.interval(steps),
             checkpoint_every=checkpoint_every,
             seed=self.seed,
-            length=length,
-            pace=1 if source.size is None else 64,  # who knows how fast samples arrive
-            # Batches that the host reads, or that are gathered from several devices, must fit into a buffer.
-            room=None if source.resident and self.layout is None else BUFFER_BYTES // source.sample_bytes(self.dtype),
+            length=longest if steps is None else min(longest, 2 ** math.ceil(math.log2(steps))),
+            room=self._room(),
         )
+
+    def _room(self) -> int | None:
+        """The most samples in a stretch: those that the host reads or devices exchange must fit into a buffer."""
+        source = self.problem.source
+        if source.resident and self.layout is None:
+            return None
+        runs = 1 if self.seeds is None else len(self.x0)
+        return max(1, BUFFER_BYTES // (source.sample_bytes(self.dtype) * runs))
 
     def _first_batch_size(self, given: Any, small: Callable[[int], int]) -> Any:
         if given is not None:
             return given
         size, default = self.problem.source.size, self.method.first_batch_size
-        if default is None:
-            return small(1)
         if default == "all":
             if size is None:
                 raise ValueError(f"{self.method.name} on a stream needs first_batch_size: a stream has no 'all'")
             return size
-        return default if size is None else min(int(default), size)
+        default = small(1) if default is None else int(default)
+        return default if size is None else min(default, size)
+
+
+def _check_kinds(problem: Any, method: Any, driver: str) -> None:
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a retrax.Problem, not {type(problem).__name__}")
+    if not isinstance(method, Method):
+        hint = "; call it with a step size, as in retrax.rsrm(0.1)" if callable(method) else ""
+        raise TypeError(f"method must be a retrax method such as retrax.rsrm(0.1), not {method!r}{hint}")
+    if driver not in DRIVERS:
+        raise ValueError(f"driver must be one of {', '.join(map(repr, DRIVERS))}, not {driver!r}")
+
+
+def _seed(seed: Any) -> int:
+    value = integer(seed, "seed", least=0)
+    if value >= 2**64:
+        raise ValueError(f"seed must be below 2**64, not {seed!r}")
+    return value
 
 
 def _start(x0: Point, manifold: Manifold) -> Point:
@@ -141,15 +193,17 @@ def _size_schedule(value: Any, name: str) -> Callable[[int], int]:
     if is_number(value):
         size = integer(value, name, least=1)
         return lambda t: size
-    if callable(value):
+    if callable(value) and not isinstance(value, Method):
         return lambda t: integer(_whole(value(t)), f"{name}({t})", least=1)
     raise TypeError(f"{name} must be a number or a function of t, not {type(value).__name__}")
 
 
-def _at_most(size: Callable[[int], int], samples: int) -> Callable[[int], int]:
-    """The same sizes of large batches, refused where there are not so many samples."""
+def _at_most(size: Callable[[int], int], samples: int, asked: bool) -> Callable[[int], int]:
+    """The same sizes of large batches; where more were asked for than there are samples, they are refused."""
 
     def checked(t: int) -> int:
+        if size(t) > samples and not asked:
+            return samples
         if size(t) > samples:
             raise ValueError(
                 f"first_batch_size={size(t)} is drawn without replacement, but there are only {samples} samples"
@@ -181,13 +235,40 @@ def _check_functions(problem: Problem, x0: Point, dtype: str) -> None:
     with precision(dtype):
         point = jax.tree.map(lambda a: jax.ShapeDtypeStruct(np.shape(a), dtype), x0)
         batch = problem.source.example(dtype)
-        loss = jax.eval_shape(problem.objective.loss, point, batch)
+        loss = _traced("loss", problem.objective.loss, point, batch)
         if getattr(loss, "shape", None) != ():
             raise ValueError(
                 f"loss must return one number, the mean over the batch; it returned "
                 f"{'shape ' + str(loss.shape) if hasattr(loss, 'shape') else loss}"
             )
-        gradient = jax.eval_shape(problem.objective.gradient, point, batch)
+        gradient = _traced("the gradient", problem.objective.gradient, point, batch)
         shapes = [jax.tree.map(lambda a: tuple(a.shape), tree) for tree in (gradient, point)]
         if shapes[0] != shapes[1]:
             raise ValueError(f"the gradient has shape {shapes[0]}, but a point has {shapes[1]}")
+
+
+def _traced(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return jax.eval_shape(function, *arguments)
+    except jax.errors.TracerArrayConversionError:
+        raise TypeError(
+            f"{name} calls NumPy, whose functions cannot be compiled; write it with jax.numpy, which has the same names"
+        ) from None
+    except jax.errors.ConcretizationTypeError:
+        raise TypeError(
+            f"{name} asks for the value of an array while it is being compiled (an `if`, float() or a loop over it); "
+            "use jax.numpy.where or jax.lax.cond instead"
+        ) from None
+
+
+def _check_schedules(method: Any) -> None:
+    """A function of t must be one that can be compiled: no `if` on t."""
+    for part in jax.tree.leaves(method, is_leaf=lambda node: isinstance(node, schedules.Function)):
+        if isinstance(part, schedules.Function):
+            try:
+                jax.eval_shape(part, jax.ShapeDtypeStruct((), "float32"))
+            except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError):
+                raise TypeError(
+                    "a step size or momentum as a function of t is compiled: it cannot branch on t with `if` or call "
+                    "NumPy; use retrax.schedules.piecewise(0.1, {100: 0.01}) or jax.numpy.where(t < 100, 0.1, 0.01)"
+                ) from None

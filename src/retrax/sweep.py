@@ -1,21 +1,23 @@
 """`sweep`: all step sizes and seeds of a method in one compilation, and the best step size among them."""
 
 import dataclasses
-import time
+import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from retrax.drivers import jax as compiled
+from retrax._precision import precision
+from retrax.checkpoint import Checkpoint, Keeper
 from retrax.methods import Method
-from retrax.minimize import Settings
-from retrax.plan import Plan, Position
-from retrax.problems.base import Problem, SampleMean, chunk_length
-from retrax.recording import Record
-from retrax.sources import Stretch
+from retrax.minimize import check_callback, check_checkpoint
+from retrax.problems.base import Problem
+from retrax.progress import ProgressLine
+from retrax.recording import InterruptedRun, Record, Result, TerminatedRun
+from retrax.run import Run, Watch
+from retrax.schedules import is_number
+from retrax.settings import Settings
 from retrax.typing import Point
 
 CRITERION = "smallest median over seeds of the final gap (of the final loss where the optimum is not known)"
@@ -101,203 +103,111 @@ def sweep(
     x0: Point | None = None,
     record: int | Record | None = None,
     dtype: str | None = None,
+    progress: bool | None = None,
     on_record: Callable[[str, int], Any] | None = None,
+    checkpoint: Checkpoint | None = None,
+    resume: bool = False,
 ) -> Sweep:
     """Run every step size and every seed of each method at once.
 
     methods: functions from a step size to a method, such as `rx.rsrm` or `lambda lr: rx.rasa(lr, sides="L")`; one,
     several, or a mapping by name. seeds: their number or the seeds themselves; each seed has its own start (unless x0
-    is given) and its own samples, the same for all step sizes and methods. The other arguments are those of `minimize`.
-    on_record(name, step) is called after each record.
+    is given) and, but for a stream, its own samples, the same for all step sizes and methods. The other arguments are
+    those of `minimize`; checkpoints of a method go into a folder of its name. on_record(name, step) is called after
+    each record. Ctrl-C raises `InterruptedRun`, whose `result` is the Sweep of what was recorded until then.
     """
-    rates = tuple(float(rate) for rate in learning_rates)
-    numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(int(seed) for seed in seeds)
-    if not rates or not numbers:
-        raise ValueError("a sweep needs at least one step size and one seed")
-    results = {}
+    check_checkpoint(checkpoint, resume)
+    check_callback(on_record, "on_record must be a function of a method's name and a step")
+    rates, numbers_ = _rates(learning_rates), _seeds(seeds)
+    results: dict[str, MethodSweep] = {}
     for name, factory in _named(methods, rates[0]).items():
-        runs = _Runs(
-            problem, [factory(rate) for rate in rates], numbers, steps, batch_size, first_batch_size, x0, record, dtype
+        made = [_method(factory, rate) for rate in rates]
+        settings = Settings(
+            problem,
+            made[0],
+            steps=steps,
+            batch_size=batch_size,
+            first_batch_size=first_batch_size,
+            x0=x0,
+            record=record,
+            dtype=dtype,
+            checkpoint_every=None if checkpoint is None else checkpoint.every,
+            methods=made,
+            seeds=numbers_,
         )
-        results[name] = runs.to_the_end(name, rates, on_record)
+        folder = (
+            None if checkpoint is None else dataclasses.replace(checkpoint, directory=Path(checkpoint.directory, name))
+        )
+        with precision(settings.dtype):
+            keeper = None if folder is None else Keeper(folder, settings)
+            run = Run.of(settings, None if keeper is None else keeper.open(resume))
+        called = None if on_record is None else lambda step, row, name=name: on_record(name, step) and None
+        watch = Watch(ProgressLine(name, settings.plan.steps, progress), keeper, on_record=called)
+        try:
+            results[name] = _collected(name, rates, numbers_, run.to_the_end(watch))
+        except (InterruptedRun, TerminatedRun) as interruption:
+            results[name] = _collected(name, rates, numbers_, interruption.result)
+            interruption.result = Sweep(results)
+            raise
     return Sweep(results)
 
 
+def _rates(learning_rates: Any) -> tuple[float, ...]:
+    if is_number(learning_rates):
+        raise TypeError(f"learning_rates must be several step sizes, such as [{learning_rates!r}], not one number")
+    rates = tuple(learning_rates)
+    for rate in rates:
+        if not is_number(rate):
+            raise TypeError(f"learning_rates must be numbers, not {type(rate).__name__}: {rate!r}")
+    if not rates:
+        raise ValueError("a sweep needs at least one step size and one seed")
+    return tuple(float(rate) for rate in rates)
+
+
+def _seeds(seeds: Any) -> tuple[int, ...]:
+    if isinstance(seeds, numbers.Integral) and not isinstance(seeds, bool):
+        seeds = range(int(seeds))
+    if not isinstance(seeds, Sequence | np.ndarray) or isinstance(seeds, str):
+        raise TypeError(f"seeds must be their number or a sequence of them, not {seeds!r}")
+    if not len(seeds):
+        raise ValueError("a sweep needs at least one step size and one seed")
+    return tuple(seeds)
+
+
 def _named(methods: Any, rate: float) -> dict[str, MethodFactory]:
+    if isinstance(methods, Method):
+        raise TypeError(
+            f"sweep needs functions from a step size to a method, such as retrax.rsrm, not a method with a step size: "
+            f"{methods.name}"
+        )
     if isinstance(methods, Mapping):
         return dict(methods)
     factories = [methods] if callable(methods) else list(methods)
-    for factory in factories:
-        if not callable(factory):
-            raise TypeError(f"sweep needs functions from a step size to a method, such as retrax.rsrm, not {factory!r}")
-    return {factory(rate).name: factory for factory in factories}
+    return {_method(factory, rate).name: factory for factory in factories}
 
 
-def _stack(trees: Sequence[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *trees)
+def _method(factory: Any, rate: float) -> Method:
+    if not callable(factory):
+        raise TypeError(f"sweep needs functions from a step size to a method, such as retrax.rsrm, not {factory!r}")
+    method = factory(rate)
+    if not isinstance(method, Method):
+        raise TypeError(f"sweep needs functions from a step size to a method; {factory!r} returned {method!r}")
+    return method
 
 
-class _Runs:
-    """All runs of one method: the leading axis of every array counts runs, step sizes outermost."""
-
-    def __init__(
-        self,
-        problem: Problem,
-        methods: list[Method],
-        seeds: tuple[int, ...],
-        steps: int,
-        batch_size: Any,
-        first_batch_size: Any,
-        x0: Point | None,
-        record: int | Record | None,
-        dtype: str | None,
-    ) -> None:
-        if not problem.source.resident:
-            raise ValueError("sweep needs data in memory; for a file or a stream, call minimize for each step size")
-        self.problem, self.seeds, self.copies = problem, seeds, len(methods)
-        self.settings = [
-            Settings(problem, methods[0], steps, batch_size, first_batch_size, x0, seed, record, dtype, "jax")
-            for seed in seeds
-        ]
-        self.plan: Plan = dataclasses.replace(self.settings[0].plan, pace=self.settings[0].plan.length)
-        self.dtype = self.settings[0].dtype
-        self.methods = methods
-        self._loops: dict[int, Callable[..., Any]] = {}
-
-    def to_the_end(
-        self, name: str, rates: tuple[float, ...], on_record: Callable[[str, int], Any] | None
-    ) -> MethodSweep:
-        with compiled.precision(self.dtype):
-            return self._run(name, rates, on_record)
-
-    def _run(self, name: str, rates: tuple[float, ...], on_record: Callable[[str, int], Any] | None) -> MethodSweep:
-        objective = self.problem.objective
-        data = self.problem.on_device(self.dtype)
-        method = compiled.with_dtype(_stack([m for m in self.methods for _ in self.seeds]), self.dtype)
-        x = _stack([compiled.as_point(s.x0, self.dtype) for _ in self.methods for s in self.settings])
-        state = jax.vmap(lambda m, point: m.init(objective.manifold, point))(method, x)
-        mean = self.problem.full(data)
-        compile_seconds = self._compile(method, data, x, state)
-        # Waited for, or the clock of the next stretch would count it.
-        measure = lambda: jax.block_until_ready(_measure_runs(objective, mean, x, state))  # noqa: E731
-        rows = [measure()]
-        counters = [Position()]
-        seconds = 0.0
-        for stretch, position in self._stretches():
-            start = time.perf_counter()
-            x, state = jax.block_until_ready(self._advance(method, data, x, state, stretch))
-            seconds += time.perf_counter() - start
-            if self.plan.records_at(position.step):
-                rows.append(measure())
-                counters.append(position)
-                if on_record is not None:
-                    on_record(name, position.step)
-        return self._result(name, rates, rows, counters, seconds, compile_seconds)
-
-    def _stretches(self) -> Iterator[tuple[Stretch, Position]]:
-        """As a single run's, but without stops for the random iterate, which a sweep does not return."""
-        for stretch, _, position in self.plan.stretches(Position(), keep_output=False):
-            yield stretch, position
-
-    def _payload(self, stretch: Stretch) -> Any:
-        """One payload for each seed, repeated for each step size."""
-        payloads = [self.problem.source.payload(seed, stretch, self.plan.length) for seed in self.seeds]
-        if payloads[0] is None:
-            return None
-        return np.tile(np.stack(payloads), (self.copies,) + (1,) * payloads[0].ndim)
-
-    def _call(self, method: Any, data: Any, x: Any, state: Any, stretch: Stretch) -> tuple[Callable[..., Any], tuple]:
-        objective, payload, first = self.problem.objective, self._payload(stretch), np.asarray(stretch.first)
-        if not stretch.restart:
-            arguments = (objective, method, data, x, state, payload, first, np.asarray(stretch.count))
-            if stretch.batch_size not in self._loops:
-                self._loops[stretch.batch_size] = _loop_for(*arguments)
-            return self._loops[stretch.batch_size], arguments
-        if payload is None:
-            return _restart_runs_all, (objective, method, self.problem.full(data), x, state, first)
-        return _restart_runs, (objective, method, data, x, state, payload, first)
-
-    def _advance(self, method: Any, data: Any, x: Any, state: Any, stretch: Stretch) -> Any:
-        function, arguments = self._call(method, data, x, state, stretch)
-        return function(*arguments)
-
-    def _compile(self, method: Any, data: Any, x: Any, state: Any) -> float:
-        start = time.perf_counter()
-        for restart, size in ((True, self.plan.large_batch_size(1)), (False, self.plan.batch_size(2))):
-            function, arguments = self._call(method, data, x, state, Stretch(1, 1, size, restart, 0))
-            function.lower(*arguments).compile()  # type: ignore[attr-defined]
-        return time.perf_counter() - start
-
-    def _result(
-        self,
-        name: str,
-        rates: tuple[float, ...],
-        rows: list[dict[str, Any]],
-        counters: list[Position],
-        seconds: float,
-        compile_seconds: float,
-    ) -> MethodSweep:
-        shape = (len(rates), len(self.seeds), len(rows))
-        curves = {key: np.stack([np.asarray(row[key]) for row in rows], axis=-1).reshape(shape) for key in rows[0]}
-        if self.problem.optimum is not None:
-            curves["gap"] = curves["loss"] - self.problem.optimum
-        return MethodSweep(
-            name=name,
-            learning_rates=rates,
-            seeds=self.seeds,
-            step=np.array([position.step for position in counters]),
-            sfo=np.array([position.sfo for position in counters]),
-            curves=curves,
-            seconds=seconds,
-            compile_seconds=compile_seconds,
-        )
-
-
-def _advance_all(
-    objective: Any, method: Any, data: Any, x: Any, state: Any, batches: Any, first: Any, count: Any
-) -> Any:
-    run = lambda m, point, s, b: compiled.advance(objective, m, data, point, s, b, first, count)  # noqa: E731
-    return jax.vmap(run)(method, x, state, batches)
-
-
-def _advance_in_turn(
-    objective: Any, method: Any, data: Any, x: Any, state: Any, batches: Any, first: Any, count: Any
-) -> Any:
-    """One run after another, where a run's steps are a single kernel and there is nothing to share."""
-    advance = compiled.advance_in_one_kernel
-    run = lambda one: advance(objective, one[0], data, one[1], one[2], one[3], first, count)  # noqa: E731
-    return jax.lax.map(run, (method, x, state, batches))
-
-
-def _restart_from_indices(objective: Any, method: Any, data: Any, x: Any, state: Any, indices: Any, first: Any) -> Any:
-    def run(m: Any, point: Any, s: Any, chosen: Any) -> Any:
-        return compiled.restart(objective, m, SampleMean(objective, chunk_length(data), data, chosen), point, s, first)
-
-    return jax.vmap(run)(method, x, state, indices)
-
-
-def _restart_from_all(objective: Any, method: Any, mean: Any, x: Any, state: Any, first: Any) -> Any:
-    # One run after another: a full gradient of many runs at once would not fit in bounded memory.
-    return jax.lax.map(
-        lambda args: compiled.restart(objective, args[0], mean, args[1], args[2], first), (method, x, state)
+def _collected(name: str, rates: tuple[float, ...], seeds: tuple[int, ...], result: Result) -> MethodSweep:
+    """The runs of one method, from a history whose columns have an axis of runs."""
+    history = result.history
+    shape = (len(rates), len(seeds), len(history.rows))
+    counters = ("step", "sfo", "seconds")
+    curves = {column: history[column].T.reshape(shape) for column in history if column not in counters}
+    return MethodSweep(
+        name=name,
+        learning_rates=rates,
+        seeds=seeds,
+        step=history["step"],
+        sfo=history["sfo"],
+        curves=curves,
+        seconds=result.seconds,
+        compile_seconds=result.compile_seconds,
     )
-
-
-def _measure_all(objective: Any, mean: Any, x: Any, state: Any) -> Any:
-    return jax.lax.map(lambda args: compiled.measure(objective, mean, False, *args), (x, state))
-
-
-def _loop_for(
-    objective: Any, method: Any, data: Any, x: Any, state: Any, batches: Any, first: Any, count: Any
-) -> Callable[..., Any]:
-    """The faster of the two loops."""
-    one, point, s, b = jax.tree.map(lambda a: a[0], (method, x, state, batches))
-    fits = compiled.fits_one_kernel(objective, one, data, point, s, b, first, count)
-    return _advance_runs_in_turn if fits and not objective.fills_lanes else _advance_runs
-
-
-_advance_runs = jax.jit(_advance_all, static_argnums=0, compiler_options=compiled.LOOP_OPTIONS)
-_advance_runs_in_turn = jax.jit(_advance_in_turn, static_argnums=0, compiler_options=compiled.LOOP_OPTIONS)
-_restart_runs = jax.jit(_restart_from_indices, static_argnums=0)
-_restart_runs_all = jax.jit(_restart_from_all, static_argnums=0)
-_measure_runs = jax.jit(_measure_all, static_argnums=0)

@@ -1,9 +1,8 @@
-"""The vocabulary of the library: what a point, a tangent vector, an oracle and a schedule are.
+"""The vocabulary of the library: what a point, a tangent vector, a step and an oracle are.
 
 Types only; nothing here computes.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 Array = Any
@@ -26,11 +25,24 @@ class Anchored(NamedTuple):
     vector: Tangent
 
 
+class Step(NamedTuple):
+    """A step that was taken: from `point`, with the direction d (before scaling) and the step size η."""
+
+    point: Point
+    vector: Tangent
+    size: Array
+
+
 class Oracle(Protocol):
     """A mini-batch S already drawn: x ↦ grad f_S(x).
 
     A method may evaluate it at as many points as it likes, and cannot mix batches by accident.
     """
+
+    @property
+    def size(self) -> int:
+        """The number of samples in S; 1 where only the batch as a whole is known (`retrax.torch`)."""
+        ...
 
     def __call__(self, x: Point) -> Tangent:
         """grad f_S(x)."""
@@ -40,6 +52,6 @@ class Oracle(Protocol):
         """(grad f_S(x), grad f_S(y)): what two-point methods ask for."""
         ...
 
-
-Schedule = Callable[[Any], Any]
-"""A function of the step number t = 1, 2, ... See `retrax.schedules`."""
+    def parts(self, first: int) -> "tuple[Oracle, Oracle] | None":
+        """The first so many samples of S and the rest; None where the batch cannot be divided."""
+        ...

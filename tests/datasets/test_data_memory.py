@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from retrax._precision import precision
 from retrax.datasets.memory import aligned_empty, read_npy
-from retrax.drivers.jax import precision
 
 
 @pytest.mark.parametrize("shape", [(1000, 7), (3, 5, 5), (1,), (0, 4)])

@@ -1,18 +1,20 @@
 """The compiled and the eager driver: the same numbers, the same bits for the same seed, and no second compilation."""
 
-import functools
+import dataclasses
 import subprocess
 import sys
 
 import jax
 import jax.monitoring
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import retrax as rx
+from retrax._precision import precision
 from retrax.datasets import synthetic
 from retrax.drivers import jax as driver_module
+from retrax.drivers.jax import JaxDriver
+from retrax.sources import Samples
 
 from .small_problems import MANIFOLDS, METHODS, case, product_of_matrices, product_problem
 
@@ -260,39 +262,88 @@ def test_runs_in_float64_inside_a_users_own_x64_scope_too():
 # --- one kernel -----------------------------------------------------------------------------------------------
 
 
-def steps_of(function, problem, method, batch_size=3):
-    """Eight steps by one of the compiled loops."""
-    with driver_module.precision("float64"):
-        driver = driver_module.JaxDriver(problem, method, "float64")
-        x, state = driver.start(problem.initial_point(0))
-        indices = jnp.asarray(np.arange(8 * batch_size).reshape(8, batch_size) % problem.source.size)
-        arguments = (problem.objective, driver.method, driver.data, x, state, indices, jnp.asarray(2), jnp.asarray(8))
-        return function(*arguments)
+def driver_of(problem, method, batch_size=3, dtype="float64"):
+    """A driver with what it needs to take eight steps."""
+    driver = JaxDriver(problem, method, dtype)
+    x, state = driver.start(problem.initial_point(0))
+    indices = np.arange(8 * batch_size).reshape(8, batch_size) % problem.source.size
+    return driver, x, state, Samples(None, indices.astype(np.int32))
 
 
-@pytest.mark.parametrize(
-    "problem",
-    [
-        rx.problems.PCA(small_pca(), 2),
-        rx.problems.PCA(small_pca(), 2, transport="parallel"),
-        rx.problems.PCA(small_pca(), 2, retraction="qr"),
-        rx.problems.Centroid(synthetic.spd(20, 3)),
-        rx.problems.Centroid(synthetic.spd(20, 4), retraction="second-order"),
-    ],
-    ids=["polar", "parallel", "qr", "centroid", "second-order"],
-)
+def verdict_on(problem, method, **options):
+    """Whether the driver would compile the steps into one kernel, and why."""
+    with precision(options.get("dtype", "float64")):
+        driver, x, state, payload = driver_of(problem, method, **options)
+        driver._advance_arguments(x, state, payload, 2, 8)
+        (verdict,) = driver.verdicts.values()
+    return verdict
+
+
+def eight_steps(problem, method, one_kernel):
+    with precision("float64"):
+        driver, x, state, payload = driver_of(problem, method)
+        objective, form, *arguments = driver._advance_arguments(x, state, payload, 2, 8)
+        assert form.one_kernel
+        form = dataclasses.replace(form, one_kernel=one_kernel)
+        return np.asarray(driver_module._advance_jit(objective, form, *arguments)[0])
+
+
+READY_MADE = {
+    "polar": rx.problems.PCA(small_pca(), 2),
+    "parallel": rx.problems.PCA(small_pca(), 2, transport="parallel"),
+    "qr": rx.problems.PCA(small_pca(), 2, retraction="qr"),
+    "centroid": rx.problems.Centroid(synthetic.spd(20, 3)),
+    "second-order": rx.problems.Centroid(synthetic.spd(20, 4), retraction="second-order"),
+}
+
+
+@pytest.mark.parametrize("problem", READY_MADE.values(), ids=READY_MADE)
 def test_a_loop_in_one_kernel_takes_the_same_steps(problem):
     method = rx.rsrm(0.1)
-    assert steps_of(driver_module.fits_one_kernel, problem, method)
-    expected, _ = steps_of(driver_module._advance, problem, method)
-    found, _ = steps_of(driver_module._advance_in_one_kernel, problem, method)
+    expected, found = (eight_steps(problem, method, one_kernel) for one_kernel in (False, True))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
 
 
+ESTIMATORS = {
+    "plain": rx.estimators.Plain(),
+    "momentum": rx.estimators.Momentum(rx.schedules.constant(0.9)),
+    "recursive": rx.estimators.RecursiveMomentum(rx.schedules.power(0.1, -2 / 3)),
+    "svrg": rx.estimators.SVRG(),
+}
+SCALINGS = {
+    "identity": rx.scalings.Identity(),
+    "normalised": rx.scalings.Normalised(),
+    "coordinatewise": rx.scalings.Coordinatewise(0.9, 1e-8),
+    "amsgrad": rx.scalings.AMSGrad(0.9, 1e-8),
+    "rasa": rx.scalings.RASA(0.9, 1e-8),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("scaling", SCALINGS.values(), ids=SCALINGS)
+@pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)
+@pytest.mark.parametrize("problem", READY_MADE.values(), ids=READY_MADE)
+def test_every_combination_on_a_ready_made_problem_is_one_kernel(problem, estimator, scaling, dtype):
+    step_sizes = [rx.schedules.power(0.1, -1 / 2)]
+    if estimator.evaluations == 2:
+        step_sizes.append(rx.step_sizes.Secant())
+    for step_size in step_sizes:
+        found = verdict_on(problem, rx.Method(estimator, scaling, step_size), dtype=dtype)
+        assert found.fits, found.reason
+
+
 def test_what_the_compiler_may_not_be_prepared_for_is_not_compiled_into_one_kernel():
-    fits = functools.partial(steps_of, driver_module.fits_one_kernel)
     problem = rx.problems.PCA(small_pca(), 2)
-    assert not fits(rx.Problem(own_loss(), rx.Grassmann(6, 2), small_pca()), rx.rsrm(0.1))  # a user's loss
-    assert not fits(problem, rx.rsrm(lambda t: 0.1 / t))  # a user's schedule
-    assert not fits(rx.problems.PCA(small_pca(), 2, retraction="exp"), rx.rsrm(0.1))  # calls LAPACK
-    assert not fits(problem, rx.rsrm(0.1), batch_size=200)  # large products are faster outside
+    own = rx.Problem(own_loss(), rx.Grassmann(6, 2), small_pca())
+    calls_lapack = rx.problems.PCA(small_pca(), 2, retraction="exp")
+    single = rx.problems.PCA(small_pca()[:1], 2)
+    for refused, options, reason in (
+        (own, {}, "not been tried"),
+        (calls_lapack, {}, "the program calls"),
+        (problem, {"batch_size": 200}, "an axis of 200"),
+        (single, {}, "a single sample"),
+    ):
+        fits, why = verdict_on(refused, rx.rsrm(0.1), **options)
+        assert not fits
+        assert reason in why
+    assert verdict_on(problem, rx.rsrm(lambda t: 0.1 / t)).fits  # a user's schedule of ordinary operations

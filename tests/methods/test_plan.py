@@ -16,14 +16,17 @@ def make(steps=20, batch=2, **changes):
         "constant_batch": True,
         "large_batch_size": lambda t: 9,
         "restart_every": None,
-        "evaluations": 1,
+        "cost": lambda size: size,
         "record_every": 10**9,
         "checkpoint_every": None,
         "seed": 0,
         "length": 1024,
-        "pace": 1024,
     }
     return Plan(**settings | changes)
+
+
+def twice(size):
+    return 2 * size
 
 
 plans = st.builds(
@@ -31,23 +34,22 @@ plans = st.builds(
     steps=st.integers(1, 60),
     batch=st.integers(1, 4),
     restart_every=st.none() | st.integers(1, 12),
-    evaluations=st.integers(1, 2),
+    cost=st.sampled_from([lambda size: size, twice]),
     record_every=st.integers(1, 70),
     checkpoint_every=st.none() | st.integers(1, 20),
     seed=st.integers(0, 2**64 - 1),
     length=st.sampled_from([1, 4, 16]),
-    pace=st.integers(1, 30),
 )
 
 
-@given(plans)
-def test_every_step_is_taken_once_and_stops_are_where_they_should_be(plan):
+@given(plans, st.integers(1, 30))
+def test_every_step_is_taken_once_and_stops_are_where_they_should_be(plan, pace):
     expected_sfo = drawn = 0
     following = 1
-    for stretch, keep, after in plan.stretches(Position()):
+    for stretch, keep, after in plan.stretches(Position(), pace=lambda: pace):
         steps = range(stretch.first, stretch.first + stretch.count)
         assert stretch.first == following
-        assert 1 <= stretch.count <= plan.length
+        assert 1 <= stretch.count <= min(plan.length, pace)
         assert stretch.samples_before == drawn
         assert stretch.restart == plan.restarts_at(stretch.first)
         if stretch.restart:
@@ -56,7 +58,7 @@ def test_every_step_is_taken_once_and_stops_are_where_they_should_be(plan):
         else:
             assert not any(plan.restarts_at(step) for step in steps)
             drawn += stretch.count * stretch.batch_size
-            expected_sfo += stretch.count * stretch.batch_size * plan.evaluations
+            expected_sfo += stretch.count * plan.cost(stretch.batch_size)
         # Nothing may happen inside a stretch, only at its end.
         assert not any(plan.records_at(step) or plan.checkpoints_at(step) for step in steps[:-1])
         assert keep == (after.output_step == stretch.first)
@@ -101,3 +103,18 @@ def test_a_change_of_batch_size_ends_a_stretch():
 def test_records_are_taken_at_multiples_and_at_the_end(every, steps, expected):
     plan = make(steps=steps, record_every=every)
     assert [step for step in range(1, steps + 1) if plan.records_at(step)] == expected
+
+
+@given(plans, st.integers(0, 70))
+def test_a_plan_stops_at_a_given_step_and_goes_on_from_there(plan, last):
+    part = list(plan.stretches(Position(), last))
+    assert (part[-1][2].step if part else 0) == min(last, plan.steps)
+    rest = plan.stretches(part[-1][2] if part else Position())
+    *_, (_, _, end) = [*part, *rest]
+    assert end == [after for _, _, after in plan.stretches(Position())][-1]
+
+
+def test_a_plan_without_an_end_goes_on_until_asked_to_stop():
+    plan = make(steps=None, record_every=None)
+    assert [after.step for _, _, after in plan.stretches(Position(), 5000)][-1] == 5000
+    assert not plan.records_at(5000)

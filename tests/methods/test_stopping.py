@@ -168,15 +168,27 @@ main_thread_only = pytest.mark.skipif(
 
 @main_thread_only
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_run_and_returns_what_there_is(number):
+@pytest.mark.parametrize("answer", ["raise", "return"])
+def test_a_signal_ends_the_run_and_reaches_the_caller_with_what_there_is(number, answer):
     before = signal.getsignal(number)
 
     def interrupt(step, row):
         if step == 10:
             os.kill(os.getpid(), number)
 
-    result = run(steps=10_000, record=10, on_record=interrupt)
+    if answer == "return":
+        result = run(steps=10_000, record=10, on_record=interrupt, on_interrupt="return")
+    else:
+        kind, base = {
+            signal.SIGINT: (rx.InterruptedRun, KeyboardInterrupt),
+            signal.SIGTERM: (rx.TerminatedRun, SystemExit),
+        }[number]
+        with pytest.raises(kind) as caught:
+            run(steps=10_000, record=10, on_record=interrupt)
+        assert isinstance(caught.value, base)
+        result = caught.value.result
     assert result.status is Status.INTERRUPTED
+    assert result.history["step"][-1] == result.steps
     assert 10 <= result.steps < 10_000
     assert "interrupted after step" in result.detail
     np.testing.assert_allclose(result.x, 0.8**result.steps * START, rtol=1e-10, atol=1e-300)
@@ -196,8 +208,13 @@ def test_a_signal_in_the_middle_of_compiled_steps():
             alarm.start()
 
     start = time.perf_counter()
-    result = rx.minimize(here.problem, rx.rsrm(0.01), steps=10**9, batch_size=2, record=10**9, on_record=begin)
+    with pytest.raises(rx.InterruptedRun) as caught:
+        rx.minimize(here.problem, rx.rsrm(0.01), steps=10**9, batch_size=2, record=10**9, on_record=begin)
+    result = caught.value.result
     assert result.status is Status.INTERRUPTED
+    # What is shown is of the point that is returned, though no record was due there.
+    np.testing.assert_allclose(result.history["loss"][-1], here.loss(result.x), rtol=1e-12)
+    assert f"loss={result.history['loss'][-1]:.6g}" in repr(result)
     assert 0 < result.steps < 10**9
     assert time.perf_counter() - start < 60
     assert result.sfo == 7 + (result.steps - 1) * 4
@@ -213,8 +230,13 @@ said = []
 def ready(step, row):
     if step and not said:
         said.append(print("ready", flush=True))
-result = rx.minimize(problem, rx.rsgd(0.001), steps=10**9, batch_size=1, record=1000, on_record=ready)
-print(result.status, result.steps > 0, np.isfinite(result.x).all())
+for seed in range(3):
+    try:
+        rx.minimize(problem, rx.rsgd(0.001), steps=10**9, batch_size=1, record=1000, on_record=ready, seed=seed)
+    except KeyboardInterrupt as stopped:
+        result = stopped.result
+        print(seed, result.status, result.steps > 0, np.isfinite(result.x).all(), flush=True)
+        raise
 """
     process = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -225,8 +247,9 @@ print(result.status, result.steps > 0, np.isfinite(result.x).all())
         out, err = process.communicate(timeout=120)
     finally:
         process.kill()
-    assert out == "interrupted True True\n"
-    assert err == ""
+    assert out == "0 interrupted True True\n"
+    assert "InterruptedRun: interrupted after step" in err
+    assert process.returncode == -signal.SIGINT
 
 
 def test_a_run_in_a_thread_works_and_touches_no_handlers():

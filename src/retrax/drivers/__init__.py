@@ -1,1 +1,1 @@
-"""Drivers: they run a method's steps. `jax` compiles whole stretches of them, `eager` is a plain loop."""
+"""Drivers: they take the steps of a run that the plan asks for, compiled or one by one."""

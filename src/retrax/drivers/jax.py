@@ -1,46 +1,41 @@
 """The compiled driver: stretches of steps run inside one XLA loop whose length is data, not program.
 
-A method's numbers, the samples and the step count are arguments, so that a second run compiles nothing.
+A method's numbers, the samples and the step count are arguments, so that a second run compiles nothing. The same
+programs serve one run or several at once (a sweep), and samples on one device or split over several.
 """
 
-import contextlib
 import dataclasses
 import functools
-import re
-from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
-from retrax import schedules
 from retrax._kernel import in_one_kernel
-from retrax._tree import subtract
-from retrax.drivers.partwise import Known, PartwiseMean
+from retrax.drivers import kernel
+from retrax.drivers.base import Figures, Means, figures
+from retrax.drivers.devices import Devices, OneDevice, SeveralDevices, SplitMean
+from retrax.drivers.partwise import AtOnePoint, PartwiseMean, stacked
 from retrax.methods import Method, State
-from retrax.problems.base import BatchOracle, LargeBatchOracle, Objective, Problem, SampleMean, chunk_length
-from retrax.sources import Fed, LargeBatch
+from retrax.problems.base import BatchOracle, LargeBatchOracle, Mean, Objective, Problem, SampleMean, chunk_length
+from retrax.sources import LargeBatch, Samples
 from retrax.typing import Array, Batch, Point
 
 
-@contextlib.contextmanager
-def precision(dtype: str) -> Iterator[None]:
-    """The settings of a run, scoped: 64 bits without changing the user's global switch, and one BLAS thread.
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """What distinguishes compiled programs besides their shapes."""
 
-    LAPACK calls on the small matrices of a step are several times slower where BLAS hands them to other threads.
-    """
-    with jax.enable_x64(dtype == "float64"), _blas().limit(limits=1, user_api="blas"):
-        yield
+    devices: Devices
+    several: bool = False
+    """Whether every argument but resident data has a leading axis of runs."""
+    one_kernel: bool = False
+    in_turn: bool = False
+    """Whether several runs take turns instead of stepping together: where steps are one kernel, nothing is shared."""
 
 
-@functools.cache
-def _blas() -> ThreadpoolController:
-    """A handle on the BLAS libraries of this process, SciPy's among them: JAX's factorisations call that one."""
-    import scipy.linalg.cython_lapack  # noqa: F401  A library is seen only once it is loaded.
-
-    return ThreadpoolController()
+# --- the programs ---------------------------------------------------------------------------------------------------
 
 
 def _fetch(data: Batch | None, batches: Batch, i: Any) -> Batch:
@@ -53,15 +48,15 @@ def _fetch(data: Batch | None, batches: Batch, i: Any) -> Batch:
 
 def advance(
     objective: Objective,
-    method: Method,
     data: Batch | None,
+    method: Method,
     x: Point,
     state: State,
     batches: Batch,
     first: Any,
     count: Any,
 ) -> tuple[Point, State]:
-    """`count` steps, from step `first` on."""
+    """`count` steps of one run, from step `first` on."""
     dtype = jnp.result_type(*jax.tree.leaves(x))
 
     def body(i: Any, carry: tuple[Point, State]) -> tuple[Point, State]:
@@ -71,76 +66,133 @@ def advance(
     return jax.lax.fori_loop(0, count, body, (x, state))
 
 
-def restart(objective: Objective, method: Method, mean: Any, x: Point, state: State, first: Any) -> tuple[Point, State]:
-    """Step `first`, from a large batch."""
+def _advance(
+    objective: Objective,
+    form: Form,
+    fed: bool,
+    data: Batch,
+    method: Method,
+    x: Point,
+    state: State,
+    batches: Any,
+    first: Any,
+    count: Any,
+) -> tuple[Point, State]:
+    """Steps in the given form; `fed` says that the data were read for this stretch, by each run for itself."""
+
+    def run(data: Batch, *others: Any) -> tuple[Point, State]:
+        batches = others[3]
+        steps = form.devices.steps(objective, data, batches)
+        arguments = (steps[1], *others[:3], steps[2], *others[4:])
+        if form.one_kernel:
+            return in_one_kernel(functools.partial(advance, steps[0]), *arguments)
+        return advance(steps[0], *arguments)
+
+    def in_turn(data: Batch, *others: Any) -> tuple[Point, State]:
+        return jax.lax.map(lambda one: run(data, *one, *others[4:]), others[:4])
+
+    program = run
+    if form.several:
+        axes = (0 if fed else None, 0, 0, 0, 0, None, None)
+        program = in_turn if form.in_turn and not fed else jax.vmap(run, in_axes=axes)
+    return form.devices.call(program, data, method, x, state, batches, first, count)
+
+
+def _restart_one(
+    objective: Objective, mean: Mean, method: Method, x: Point, state: State, first: Any
+) -> tuple[Point, State]:
+    """Step `first` of one run, from a large batch."""
     dtype = jnp.result_type(*jax.tree.leaves(x))
     return method.restart(objective.manifold, LargeBatchOracle(mean), x, state, first.astype(dtype))
 
 
-def measure(objective: Objective, mean: Any, with_error: bool, x: Point, state: State) -> dict[str, Array]:
-    """What a record holds, apart from counters."""
-    manifold, last = objective.manifold, state.last
-    loss, gradient = mean(x)
-    row = {
-        "loss": loss,
-        "gradient_norm": manifold.norm(x, gradient),
-        "violation": manifold.violation(x),
-        "direction_norm": manifold.norm(last.point, last.vector),
-    }
-    if with_error:
-        difference = subtract(last.vector, mean.gradient(last.point))
-        row["estimator_error"] = manifold.norm(last.point, difference)
-    return row
+def _restart_drawn(
+    objective: Objective,
+    form: Form,
+    chunk: int,
+    fed: bool,
+    data: Batch,
+    method: Method,
+    x: Point,
+    state: State,
+    indices: Any,
+    first: Any,
+) -> tuple[Point, State]:
+    """A restart of each run from the samples that its indices name."""
+
+    def run(data: Batch, method: Method, x: Point, state: State, indices: Any, first: Any) -> Any:
+        mean = form.devices.mean(objective, chunk, data, indices)
+        return _restart_one(objective, mean, method, x, state, first)
+
+    if form.several:
+        run = jax.vmap(run, in_axes=(0 if fed else None, 0, 0, 0, 0, None))
+    return form.devices.call(run, data, method, x, state, indices, first)
 
 
-def advance_in_one_kernel(objective: Objective, *arguments: Any) -> tuple[Point, State]:
-    """`advance` as one kernel; only for what `fits_one_kernel`."""
-    return in_one_kernel(functools.partial(advance, objective), *arguments)
+def _restart(
+    objective: Objective, form: Form, mean: Any, method: Method, x: Point, state: State, first: Any
+) -> tuple[Point, State]:
+    """A restart of each run from one mean, or from a mean of its own that has been computed."""
+
+    def run(data: Batch, mean: Any, method: Method, x: Point, state: State, first: Any) -> Any:
+        mean = _with_data(mean, data)
+        if not form.several:
+            return _restart_one(objective, mean, method, x, state, first)
+        if isinstance(mean, AtOnePoint):
+            return jax.vmap(_restart_one, in_axes=(None, 0, 0, 0, 0, None))(objective, mean, method, x, state, first)
+        # One run after another: a full gradient of many runs at once would not fit in bounded memory.
+        return jax.lax.map(lambda one: _restart_one(objective, mean, one[0], one[1], one[2], first), (method, x, state))
+
+    return form.devices.call(run, *_without_data(mean), method, x, state, first)
+
+
+def _measure(
+    objective: Objective,
+    form: Form,
+    with_error: bool,
+    mean: Any,
+    method: Method,
+    x: Point,
+    state: State,
+    t: Any,
+) -> dict[str, Array]:
+    """A record's figures, from one mean or from `Means` that have been computed."""
+
+    def run(data: Batch, mean: Any, method: Method, x: Point, state: State, t: Any) -> Any:
+        mean = _with_data(mean, data)
+        t = t.astype(jnp.result_type(*jax.tree.leaves(x)))
+
+        def one(means: Means, method: Method, x: Point, state: State) -> Any:
+            return figures(objective, method, means, with_error, x, state, t)
+
+        if isinstance(mean, Means):
+            return (jax.vmap(one) if form.several else one)(mean, method, x, state)
+        means = Means(mean, mean, mean)
+        if not form.several:
+            return one(means, method, x, state)
+        return jax.lax.map(lambda args: one(means, *args), (method, x, state))
+
+    return form.devices.call(run, *_without_data(mean), method, x, state, t)
+
+
+def _without_data(mean: Any) -> tuple[Batch, Any]:
+    """The data of a mean, which are split, and the rest of it, which is not."""
+    return (mean.data, dataclasses.replace(mean, data=None)) if isinstance(mean, SplitMean) else (None, mean)
+
+
+def _with_data(mean: Any, data: Batch) -> Any:
+    return dataclasses.replace(mean, data=data) if isinstance(mean, SplitMean) else mean
 
 
 # A step is made of operations so small that handing one to another thread costs more than doing it.
 LOOP_OPTIONS = {"xla_cpu_multi_thread_eigen": False}
-_advance = jax.jit(advance, static_argnums=0, compiler_options=LOOP_OPTIONS)
-_advance_in_one_kernel = jax.jit(advance_in_one_kernel, static_argnums=0, compiler_options=LOOP_OPTIONS)
-_restart = jax.jit(restart, static_argnums=0)
-_measure = jax.jit(measure, static_argnums=(0, 2))
+_advance_jit = jax.jit(_advance, static_argnums=(0, 1, 2), compiler_options=LOOP_OPTIONS)
+_restart_drawn_jit = jax.jit(_restart_drawn, static_argnums=(0, 1, 2, 3))
+_restart_jit = jax.jit(_restart, static_argnums=(0, 1))
+_measure_jit = jax.jit(_measure, static_argnums=(0, 1, 2))
 
 
-KERNEL_AXIS, KERNEL_SIZE = 128, 2048
-"""The longest axis and the most entries of a point or a sample for which one kernel is the faster way: beyond them
-XLA's own matrix products fall behind those of the library that it calls from outside a kernel."""
-
-
-def fits_one_kernel(objective: Objective, *arguments: Any) -> bool:
-    """Whether `advance_in_one_kernel` can be used with such arguments, and is the faster way."""
-    if not objective.one_kernel:
-        return False
-    leaves, structure = jax.tree.flatten(arguments)
-    return _fits(objective, structure, tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves))
-
-
-@functools.lru_cache(maxsize=256)
-def _fits(objective: Objective, structure: Any, leaves: tuple[jax.ShapeDtypeStruct, ...]) -> bool:
-    arguments = jax.tree.unflatten(structure, leaves)
-    method, data, x, _, batches, _, _ = arguments
-    if not _of_this_package(method):
-        return False
-    one_of_each = [*jax.tree.leaves(x), *(jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in jax.tree.leaves(data))]
-    axes = [*(size for part in one_of_each for size in part.shape), *(a.shape[1] for a in jax.tree.leaves(batches))]
-    small = max(axes, default=0) <= KERNEL_AXIS and all(part.size <= KERNEL_SIZE for part in one_of_each)
-    if jax.default_backend() != "cpu" or not small:
-        return False
-    program = _advance_in_one_kernel.lower(objective, *arguments).as_text()
-    # LAPACK cannot be called from inside a kernel.
-    return not re.search(r"stablehlo\.(custom_call|cholesky|triangular_solve)", program)
-
-
-def _of_this_package(part: Any) -> bool:
-    """Whether a method consists of nothing but this package's own parts and numbers."""
-    if not dataclasses.is_dataclass(part):
-        return True
-    ours = type(part).__module__.startswith("retrax.") and not isinstance(part, schedules.Function)
-    return ours and all(_of_this_package(getattr(part, field.name)) for field in dataclasses.fields(part))
+# --- the driver -----------------------------------------------------------------------------------------------------
 
 
 def with_dtype(method: Method, dtype: str) -> Method:
@@ -153,79 +205,138 @@ def as_point(x0: Point, dtype: str) -> Point:
     return jax.tree.map(lambda a: jnp.asarray(a, dtype=dtype), x0)
 
 
-class JaxDriver:
-    """Runs one method on one problem; used inside `precision(dtype)`."""
+def stack(trees: Any) -> Any:
+    """The arrays and numbers of several runs, with a leading axis that counts them."""
+    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *trees)
 
-    def __init__(self, problem: Problem, method: Method, dtype: str) -> None:
+
+class JaxDriver:
+    """Runs one method, or several of one kind at once, on one problem; used inside `precision(dtype)`."""
+
+    def __init__(self, problem: Problem, methods: Method | list[Method], dtype: str) -> None:
         self.problem, self.dtype = problem, dtype
         self.objective = problem.objective
-        self.method = with_dtype(method, dtype)
+        layout = getattr(problem.source, "layout", None)
+        devices = OneDevice() if layout is None else SeveralDevices(layout)
+        self.form = Form(devices, several=isinstance(methods, list))
+        self._method_here = with_dtype(stack(methods) if isinstance(methods, list) else methods, dtype)
+        self.method = self._method_here if layout is None else devices.put(self._method_here)
         self.data = problem.on_device(dtype) if problem.source.resident else None
-        self._loops: dict[Any, Any] = {}
+        self.verdicts: dict[Any, kernel.Verdict] = {}
+        """For each shape of a stretch's payload, whether its steps are one kernel, and why."""
+        self._forms: dict[Any, Form] = {}
 
-    def start(self, x0: Point) -> tuple[Point, State]:
-        """The first point on the device, and the method's empty state."""
-        x = as_point(x0, self.dtype)
-        return x, self.method.init(self.objective.manifold, x)
+    def start(self, x0: Any) -> tuple[Point, State]:
+        """The first point (of a sweep: the list of first points) on the device, and the method's empty state."""
+        init = lambda method, point: method.init(self.objective.manifold, point)  # noqa: E731
+        if self.form.several:
+            x = stack([as_point(point, self.dtype) for point in x0])
+            state = jax.vmap(init)(self._method_here, x)
+        else:
+            x = as_point(x0, self.dtype)
+            state = init(self._method_here, x)
+        return (x, state) if isinstance(self.form.devices, OneDevice) else self.form.devices.put((x, state))
 
     def mean_over(self, payload: Any) -> Any:
         """F over a large batch: all the data, the rows that the payload names, or the payload itself."""
         if isinstance(payload, LargeBatch):
-            return PartwiseMean(self.objective, payload, self.put)
-        data, indices = self.put(self._fed(payload))
-        if indices is None:
-            return self.problem.full(data)
-        return SampleMean(self.objective, chunk_length(data), data, indices)
-
-    def _fed(self, payload: Any) -> tuple[Batch, Any]:
-        """Samples, and indices into them."""
-        return tuple(payload) if isinstance(payload, Fed) else (self.data, payload)
-
-    def put(self, payload: Any) -> Any:
-        """A payload as device arrays."""
-        return jax.tree.map(jnp.asarray, payload)
+            return PartwiseMean(self.objective, payload, self.form.devices.put)
+        devices, fed = self.form.devices, payload.data is not None
+        data = devices.put(payload.data) if fed else self.data
+        if payload.indices is not None:
+            indices = devices.put(payload.indices)
+            place = OneDevice() if fed else devices
+            return place.mean(self.objective, chunk_length(data), data, indices)
+        mean = self.problem.full(data)
+        if isinstance(mean, SampleMean):
+            return mean if fed else devices.mean(mean.objective, mean.chunk, mean.data, None)
+        return devices.put(mean)  # from a sufficient statistic
 
     def restart(self, x: Point, state: State, payload: Any, first: int) -> tuple[Point, State]:
         """One restart."""
-        mean = self.mean_over(payload)
-        if isinstance(mean, PartwiseMean):
-            gradient = mean.gradient(x)
-            mean = Known(gradient, gradient)
-        return _restart(self.objective, self.method, mean, x, state, jnp.asarray(first))
+        program, arguments = self._restart(x, state, payload, first)
+        return program(*arguments)
+
+    def _restart(self, x: Point, state: State, payload: Any, first: int) -> tuple[Any, tuple[Any, ...]]:
+        put = self.form.devices.put
+        if isinstance(payload, Samples) and not (payload.data is None and payload.indices is None):
+            fed = payload.data is not None
+            data = payload.data if fed else self.data
+            chunk = chunk_length(jax.tree.map(lambda a: a[0], data) if fed and self.form.several else data)
+            arguments = (self.method, x, state, _or_none(put, payload.indices), put(np.asarray(first)))
+            return _restart_drawn_jit, (self.objective, self.form, chunk, fed, put(data) if fed else data, *arguments)
+        mean = self._computed(payload, x) if not isinstance(payload, Samples) else self.mean_over(payload)
+        return _restart_jit, (self.objective, self.form, mean, self.method, x, state, put(np.asarray(first)))
+
+    def _computed(self, payload: Any, x: Point) -> AtOnePoint:
+        """The mean over a batch too large to hold (of a sweep: over one for each run), computed at x."""
+        if not self.form.several:
+            return self.mean_over(payload).at(x)
+        return stacked([self.mean_over(one).at(_run(x, i)) for i, one in enumerate(payload)])
 
     def advance(self, x: Point, state: State, payload: Any, first: int, count: int) -> tuple[Point, State]:
         """`count` steps."""
-        loop, arguments = self._loop(x, state, payload, first, count)
-        return loop(*arguments)
+        return _advance_jit(*self._advance_arguments(x, state, payload, first, count))
 
-    def _loop(self, x: Point, state: State, payload: Any, first: int, count: int) -> tuple[Any, tuple[Any, ...]]:
-        """A compiled loop and its arguments; as NumPy arrays, which a call takes over faster than one by one."""
-        data, batches = self._fed(payload)
-        arguments = (self.objective, self.method, data, x, state, batches, np.asarray(first), np.asarray(count))
-        shapes = tuple(leaf.shape for leaf in jax.tree.leaves(payload))
-        if shapes not in self._loops:
-            self._loops[shapes] = _advance_in_one_kernel if fits_one_kernel(*arguments) else _advance
-        return self._loops[shapes], arguments
+    def _advance_arguments(self, x: Point, state: State, payload: Samples, first: int, count: int) -> tuple[Any, ...]:
+        """A loop's arguments; as NumPy arrays, which a call takes over faster than one by one."""
+        fed = payload.data is not None
+        data, indices, numbers = (
+            payload.data if fed else self.data,
+            payload.indices,
+            (np.asarray(first), np.asarray(count)),
+        )
+        if isinstance(self.form.devices, SeveralDevices):
+            indices, numbers = self.form.devices.put((indices, numbers))
+        form = self._form(fed, data, x, state, indices)
+        return (self.objective, form, fed, data, self.method, x, state, indices, *numbers)
 
-    def measure(self, mean: Any, with_error: bool, x: Point, state: State) -> dict[str, float]:
+    def _form(self, fed: bool, data: Any, x: Point, state: State, indices: Any) -> Form:
+        """The form of the loop for such arguments, decided once for each shape."""
+        key = tuple(leaf.shape for leaf in jax.tree.leaves((data if fed else None, indices)))
+        if key not in self._forms:
+            found = self.verdicts[key] = self._verdict(fed, data, x, state, indices)
+            turns = found.fits and self.objective.loss not in kernel.FILLS_LANES
+            one_kernel = found.fits and (turns or not self.form.several)
+            self._forms[key] = dataclasses.replace(self.form, one_kernel=one_kernel, in_turn=turns)
+        return self._forms[key]
+
+    def _verdict(self, fed: bool, data: Any, x: Point, state: State, indices: Any) -> kernel.Verdict:
+        if isinstance(self.form.devices, SeveralDevices):
+            return kernel.Verdict(False, "devices exchange samples, which a kernel cannot do")
+        if self.form.several and fed:
+            return kernel.Verdict(False, "every run of the sweep has samples of its own, so that they step together")
+        method = self.method
+        if self.form.several:
+            method, x, state, indices = (_run(tree, 0) for tree in (method, x, state, indices))
+        arguments = jax.tree.map(_abstract, (data, method, x, state, indices, np.asarray(1), np.asarray(1)))
+        form = dataclasses.replace(self.form, several=False, one_kernel=True)
+        lower = lambda: _advance_text(self.objective, form, fed, *arguments)  # noqa: E731
+        return kernel.verdict(lower, self.objective, method, data, x, indices)
+
+    def measure(self, mean: Any, with_error: bool, x: Point, state: State, step: int) -> Figures:
         """A record's figures."""
         if isinstance(mean, PartwiseMean):
-            both = mean(x)
-            mean = Known(both, mean.gradient(state.last.point) if with_error else both[1])
-        row = _measure(self.objective, mean, with_error, x, state)
-        return {name: float(value) for name, value in row.items()}
+            points = (x, state.last.point if with_error else None, self.average(state))
+            mean = Means(*(_or_none(functools.partial(self._at_each, mean), point) for point in points))
+        t = self.form.devices.put(np.asarray(step))
+        row = _measure_jit(self.objective, self.form, with_error, mean, self.method, x, state, t)
+        values = jax.block_until_ready(row)
+        return {name: np.asarray(value) if self.form.several else float(value) for name, value in values.items()}
+
+    def _at_each(self, mean: PartwiseMean, x: Point) -> AtOnePoint:
+        if not self.form.several:
+            return mean.at(x)
+        return stacked([mean.at(_run(x, i)) for i in range(jax.tree.leaves(x)[0].shape[0])])
 
     def compile_restart(self, x: Point, state: State, payload: Any) -> None:
         """Compile ahead, so that the clock sees only running."""
-        if isinstance(payload, LargeBatch):
-            self.restart(x, state, payload, 1)
-        else:
-            _restart.lower(self.objective, self.method, self.mean_over(payload), x, state, jnp.asarray(1)).compile()
+        program, arguments = self._restart(x, state, payload, 1)
+        program.lower(*arguments).compile()
 
     def compile_advance(self, x: Point, state: State, payload: Any) -> None:
         """Compile ahead, so that the clock sees only running."""
-        loop, arguments = self._loop(x, state, payload, 1, 1)
-        loop.lower(*arguments).compile()
+        _advance_jit.lower(*self._advance_arguments(x, state, payload, 1, 1)).compile()
 
     @staticmethod
     def wait(tree: Any) -> None:
@@ -234,9 +345,37 @@ class JaxDriver:
 
     def load(self, tree: Any) -> Any:
         """Points and states from NumPy copies."""
-        return self.put(tree)
+        return self.form.devices.put(tree)
 
     @staticmethod
     def to_numpy(tree: Any) -> Any:
         """NumPy copies."""
         return jax.tree.map(np.asarray, tree)
+
+    def average(self, state: State) -> Point | None:
+        """The average of the iterates, where the run keeps one."""
+        return self.method.average(state)
+
+
+def _run(tree: Any, i: int) -> Any:
+    """Run number i of a sweep's arrays."""
+    return jax.tree.map(lambda a: a[i], tree)
+
+
+def _or_none(put: Any, value: Any) -> Any:
+    return None if value is None else put(value)
+
+
+def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+
+
+@functools.lru_cache(maxsize=256)
+def _text(objective: Objective, form: Form, fed: bool, structure: Any, leaves: tuple[jax.ShapeDtypeStruct, ...]) -> str:
+    return _advance_jit.lower(objective, form, fed, *jax.tree.unflatten(structure, leaves)).as_text()
+
+
+def _advance_text(objective: Objective, form: Form, fed: bool, *arguments: Any) -> str:
+    """The loop's program in StableHLO, remembered by shapes: a second run asks again."""
+    leaves, structure = jax.tree.flatten(arguments)
+    return _text(objective, form, fed, structure, tuple(leaves))

@@ -8,10 +8,33 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from retrax._tree import pytree
+from retrax._tree import pytree, static
 from retrax.problems.base import Objective, add_trees, sample_count, scale_tree
 from retrax.sources import LargeBatch
 from retrax.typing import Array, Batch, Point, Tangent
+
+
+@pytree
+class AtOnePoint:
+    """A mean that has been computed at the one point it will be asked for."""
+
+    size: int = static()
+    loss: Array
+    value: Tangent
+    halves: Any = None
+    """The same over the first ⌊size/2⌋ samples and over the rest."""
+
+    def __call__(self, x: Point) -> tuple[Array, Tangent]:
+        """(F(x), grad F(x))."""
+        return self.loss, self.value
+
+    def gradient(self, x: Point) -> Tangent:
+        """grad F(x)."""
+        return self.value
+
+    def parts(self, first: int) -> Any:
+        """The halves, if it is these that are asked for."""
+        return self.halves if first == self.size // 2 else None
 
 
 class PartwiseMean:
@@ -20,44 +43,47 @@ class PartwiseMean:
     def __init__(self, objective: Objective, batch: LargeBatch, put: Callable[[Batch], Batch]) -> None:
         self.objective, self.batch, self.put = objective, batch, put
 
-    def __call__(self, x: Point) -> tuple[Array, Tangent]:
-        """(F(x), grad F(x))."""
-        return self._mean(x, with_loss=True)
-
-    def gradient(self, x: Point) -> Tangent:
-        """grad F(x)."""
-        return self._mean(x, with_loss=False)
-
-    def _mean(self, x: Point, with_loss: bool) -> Any:
-        total = None
+    def at(self, x: Point) -> AtOnePoint:
+        """The mean at x, from one reading of the samples; each half is summed by itself."""
+        half = self.batch.size // 2
+        sums, seen = [None, None], 0
         with contextlib.closing(self.batch.parts()) as parts:  # type: ignore[type-var]
             for part in map(self.put, parts):
-                share = sample_count(part) / self.batch.size
-                total = _add_part(self.objective, with_loss, total, x, part, share)
-        return total
+                count = sample_count(part)
+                first = min(count, max(0, half - seen))
+                for which, piece in ((0, _rows(part, 0, first)), (1, _rows(part, first, count))):
+                    if sample_count(piece):
+                        sums[which] = _add_part(self.objective, sums[which], x, piece)
+                seen += count
+        return _from_sums(self.batch.size, half, sums)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _add_part(objective: Objective, with_loss: bool, total: Any, x: Point, part: Batch, share: Any) -> Any:
-    gradient = objective.gradient(x, part)
-    value = (objective.loss(x, part), gradient) if with_loss else gradient
-    if total is None:
-        total = jax.tree.map(jnp.zeros_like, value)
-    dtype = jnp.result_type(*jax.tree.leaves(x))
-    return add_trees(total, scale_tree(share.astype(dtype), value))
+def _rows(batch: Batch, start: int, stop: int) -> Batch:
+    return jax.tree.map(lambda a: a[start:stop], batch)
 
 
-@pytree
-class Known:
-    """A mean that has been computed: called, it gives loss and gradient; `.gradient` may be of another point."""
+def _from_sums(size: int, half: int, sums: list[Any]) -> AtOnePoint:
+    if sums[0] is None:
+        return AtOnePoint(size, *_divided(sums[1], size))
+    halves = tuple(
+        AtOnePoint(count, *_divided(total, count)) for total, count in zip(sums, (half, size - half), strict=True)
+    )
+    loss, gradient = _divided(add_trees(*sums), size)
+    return AtOnePoint(size, loss, gradient, halves)
 
-    both: Any
-    value: Any
 
-    def __call__(self, x: Point) -> Any:
-        """(F(x), grad F(x))."""
-        return self.both
+@functools.partial(jax.jit, static_argnums=1)
+def _divided(total: Any, count: int) -> Any:
+    return scale_tree(1 / count, total)
 
-    def gradient(self, x: Point) -> Any:
-        """grad F(x)."""
-        return self.value
+
+@functools.partial(jax.jit, static_argnums=0)
+def _add_part(objective: Objective, total: Any, x: Point, part: Batch) -> Any:
+    """The sums of loss and gradient, with the samples of one more part."""
+    value = scale_tree(sample_count(part), (objective.loss(x, part), objective.gradient(x, part)))
+    return value if total is None else add_trees(total, jax.tree.map(lambda a, b: a.astype(b.dtype), value, total))
+
+
+def stacked(means: list[AtOnePoint]) -> AtOnePoint:
+    """The means of several runs, with a leading axis that counts them."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *means)

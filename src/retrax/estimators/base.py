@@ -2,50 +2,90 @@
 
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+from retrax._tree import scale
 from retrax.manifolds.base import Manifold
-from retrax.typing import Anchored, Oracle, Point, Tangent
+from retrax.typing import Anchored, Array, Oracle, Point, Step, Tangent
 
 
 class Estimate(NamedTuple):
-    """The direction d_t, and the plain mini-batch gradient at the same point that scalings take moments of."""
+    """What was measured at a point, for scalings and step sizes to see; what is not read costs nothing."""
 
     direction: Tangent
+    """d_t."""
     gradient: Tangent
+    """The plain mini-batch gradient at the same point, of which scalings take moments."""
+    elsewhere: Anchored | None = None
+    """The second gradient of a pair, on the same samples as `here`, with its base point; not transported."""
+    here: Tangent | None = None
+    """The first gradient of that pair, where it is not `gradient` (only some samples were evaluated twice)."""
+    one_step_back: bool = False
+    """Whether `elsewhere` is the point that the last step was taken from."""
 
 
 class Estimator(Protocol):
-    """Pure functions; `last` is the previous direction with its base point, kept for every estimator.
+    """Pure functions; `last` is the previous step, kept for every estimator.
 
     With two evaluations it also has `second_point(last, memory)`: the y of its `oracle.pair(x, y)`, for callers such
     as `retrax.torch` that must evaluate before they ask.
     """
 
     evaluations: ClassVar[int]
-    """Gradients per sample in `update` (1 or 2), so that the SFO count is arithmetic."""
+    """Points at which a sample is evaluated in `update`: 1 or 2."""
+    keeps_last: ClassVar[bool]
+    """Whether `update` or `second_point` looks at `last`; where not, callers need not keep it."""
 
-    def init(self, x: Point) -> Any:
+    def cost(self, batch_size: int) -> int:
+        """The gradients (SFO) that `update` evaluates on so many samples."""
+        ...
+
+    def init(self, manifold: Manifold, x: Point) -> Any:
         """An empty memory, of the structure that `reset` and `update` return."""
         ...
 
-    def reset(self, oracle: Oracle, x: Point) -> tuple[Estimate, Any]:
+    def reset(self, manifold: Manifold, oracle: Oracle, x: Point) -> tuple[Estimate, Any]:
         """Start anew from a (usually large) batch."""
         ...
 
     def update(
-        self, manifold: Manifold, oracle: Oracle, x: Point, last: Anchored, memory: Any, t: Any
+        self, manifold: Manifold, oracle: Oracle, x: Point, last: Step, memory: Any, t: Any
     ) -> tuple[Estimate, Any]:
         """The direction at x from a mini-batch and what is remembered."""
         ...
 
+    def info(self, memory: Any, t: Any) -> dict[str, Array]:
+        """Figures of the last step that are worth a column in the history, such as its "rho"."""
+        ...
 
-class Memoryless:
+
+def zeros(manifold: Manifold, x: Point) -> Array:
+    """0, one for each leading batch index of x, in its dtype: for memories that hold numbers."""
+    nothing = scale(0, x)
+    return manifold.inner(x, nothing, nothing)
+
+
+class EvaluatesAll:
+    """Estimators that evaluate every sample of a batch at each of their points, and have nothing to show."""
+
+    evaluations: ClassVar[int]
+    keeps_last: ClassVar[bool] = True
+
+    def cost(self, batch_size: int) -> int:
+        """One for each sample and point."""
+        return batch_size * self.evaluations
+
+    def info(self, memory: Any, t: Any) -> dict[str, Array]:
+        """Nothing."""
+        return {}
+
+
+class Memoryless(EvaluatesAll):
     """Estimators that need no more than `last`."""
 
-    def init(self, x: Point) -> tuple[()]:
+    def init(self, manifold: Manifold, x: Point) -> tuple[()]:
         """Nothing."""
         return ()
 
-    def reset(self, oracle: Oracle, x: Point) -> tuple[Estimate, tuple[()]]:
+    def reset(self, manifold: Manifold, oracle: Oracle, x: Point) -> tuple[Estimate, tuple[()]]:
         """d = grad f_S(x)."""
         gradient = oracle(x)
         return Estimate(gradient, gradient), ()

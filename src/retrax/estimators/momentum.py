@@ -6,7 +6,7 @@ from retrax._tree import combine, pytree
 from retrax.estimators.base import Estimate, Memoryless
 from retrax.manifolds.base import Manifold
 from retrax.schedules import Schedule
-from retrax.typing import Anchored, Oracle, Point
+from retrax.typing import Oracle, Point, Step
 
 
 @pytree
@@ -17,7 +17,7 @@ class Momentum(Memoryless):
     evaluations: ClassVar[int] = 1
 
     def update(
-        self, manifold: Manifold, oracle: Oracle, x: Point, last: Anchored, memory: tuple[()], t: float
+        self, manifold: Manifold, oracle: Oracle, x: Point, last: Step, memory: tuple[()], t: float
     ) -> tuple[Estimate, tuple[()]]:
         """Eq. (3) of the paper."""
         gradient = oracle(x)

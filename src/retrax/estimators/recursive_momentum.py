@@ -1,12 +1,12 @@
 """The recursive momentum estimator, RSRM's heart; with ρ ≡ 0 it is the estimator of RSRG and RSPIDER."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from retrax._tree import combine, pytree, subtract
 from retrax.estimators.base import Estimate, Memoryless
 from retrax.manifolds.base import Manifold
 from retrax.schedules import Schedule
-from retrax.typing import Anchored, Oracle, Point
+from retrax.typing import Anchored, Array, Oracle, Point, Step
 
 
 @pytree
@@ -19,14 +19,20 @@ class RecursiveMomentum(Memoryless):
     rho: Schedule
     evaluations: ClassVar[int] = 2
 
-    def second_point(self, last: Anchored, memory: tuple[()]) -> Point:
+    def second_point(self, last: Step, memory: tuple[()]) -> Point:
         """x_{t-1}."""
         return last.point
 
     def update(
-        self, manifold: Manifold, oracle: Oracle, x: Point, last: Anchored, memory: tuple[()], t: float
+        self, manifold: Manifold, oracle: Oracle, x: Point, last: Step, memory: tuple[()], t: float
     ) -> tuple[Estimate, tuple[()]]:
         """Line 5 of Algorithm 1."""
         gradient, previous_gradient = oracle.pair(x, last.point)
         correction = manifold.transport(last.point, x, subtract(last.vector, previous_gradient))
-        return Estimate(combine(1, gradient, 1 - self.rho(t), correction), gradient), ()
+        direction = combine(1, gradient, 1 - self.rho(t), correction)
+        elsewhere = Anchored(last.point, previous_gradient)
+        return Estimate(direction, gradient, elsewhere, one_step_back=True), ()
+
+    def info(self, memory: tuple[()], t: Any) -> dict[str, Array]:
+        """ρ_t."""
+        return {"rho": self.rho(t)}

@@ -48,7 +48,7 @@ ENTRIES = (
 
 def gradient_variance(problem: Any, samples: int = 4096) -> float:
     """σ² = E‖grad f_i - grad F‖² at the solution, over the first samples."""
-    from retrax.drivers.jax import precision
+    from retrax._precision import precision
 
     with precision("float64"):
         import jax

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ import numpy as np
 from retrax import sampling, sources
 from retrax._tree import pytree, static
 from retrax.manifolds.base import Manifold
+from retrax.sources.base import PART_BYTES
 from retrax.typing import Array, Batch, Point, Tangent
 
 
@@ -23,12 +24,9 @@ class Objective:
     manifold: Manifold
     ambient_gradient: Callable[[Point, Batch], Tangent] | None = None
     riemannian_gradient: Callable[[Point, Batch], Tangent] | None = None
-    riemannian_gradients: Callable[[Point, Point, Batch], tuple[Tangent, Tangent]] | None = None
-    """The gradients at two points, where a shared product makes both together cheaper."""
-    one_kernel: bool = False
-    """Whether every method of this package is known to compile into one kernel on it (`drivers.jax`)."""
-    fills_lanes: bool = False
-    """Whether several runs at once fill vector lanes that one run leaves empty, as small eigenproblems do."""
+    pair: Callable[[Point, Point, Batch], tuple[Tangent, Tangent]] | None = None
+    """The gradients at two points, where both together are cheaper: Riemannian where `riemannian_gradient` is given,
+    else ambient."""
 
     def gradient(self, x: Point, batch: Batch) -> Tangent:
         """grad f_S(x): given in closed form, or by automatic differentiation of the loss."""
@@ -40,9 +38,12 @@ class Objective:
 
     def gradients(self, x: Point, y: Point, batch: Batch) -> tuple[Tangent, Tangent]:
         """(grad f_S(x), grad f_S(y))."""
-        if self.riemannian_gradients is not None:
-            return self.riemannian_gradients(x, y, batch)
-        return self.gradient(x, batch), self.gradient(y, batch)
+        if self.pair is None:
+            return self.gradient(x, batch), self.gradient(y, batch)
+        at_x, at_y = self.pair(x, y, batch)
+        if self.riemannian_gradient is not None:
+            return at_x, at_y
+        return self.manifold.gradient(x, at_x), self.manifold.gradient(y, at_y)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +53,11 @@ class BatchOracle:
     objective: Objective
     batch: Batch
 
+    @property
+    def size(self) -> int:
+        """The number of samples."""
+        return sample_count(self.batch)
+
     def __call__(self, x: Point) -> Tangent:
         """grad f_S(x)."""
         return self.objective.gradient(x, self.batch)
@@ -59,6 +65,44 @@ class BatchOracle:
     def pair(self, x: Point, y: Point) -> tuple[Tangent, Tangent]:
         """(grad f_S(x), grad f_S(y))."""
         return self.objective.gradients(x, y, self.batch)
+
+    def parts(self, first: int) -> "tuple[BatchOracle, BatchOracle] | None":
+        """The first so many samples, and the rest."""
+        if not 0 < first < self.size:
+            return None
+        return (
+            BatchOracle(self.objective, jax.tree.map(lambda a: a[:first], self.batch)),
+            BatchOracle(self.objective, jax.tree.map(lambda a: a[first:], self.batch)),
+        )
+
+
+class Mean(Protocol):
+    """F over many samples: what restarts and measuring ask for."""
+
+    @property
+    def size(self) -> int:
+        """The number of samples."""
+        ...
+
+    def __call__(self, x: Point) -> tuple[Array, Tangent]:
+        """(F(x), grad F(x))."""
+        ...
+
+    def gradient(self, x: Point) -> Tangent:
+        """grad F(x)."""
+        ...
+
+    def parts(self, first: int) -> "tuple[Mean, Mean] | None":
+        """F over the first so many samples, and over the rest; None where they cannot be told apart."""
+        ...
+
+
+class Undivided:
+    """Means that know only all their samples together."""
+
+    def parts(self, first: int) -> None:
+        """They cannot be told apart."""
+        return None
 
 
 @pytree
@@ -73,6 +117,11 @@ class SampleMean:
     data: Batch
     indices: Array | None = None
 
+    @property
+    def size(self) -> int:
+        """The number of samples."""
+        return sample_count(self.data if self.indices is None else self.indices)
+
     def __call__(self, x: Point) -> tuple[Array, Tangent]:
         """(F(x), grad F(x))."""
         return self._mean(self._both, x)
@@ -80,6 +129,17 @@ class SampleMean:
     def gradient(self, x: Point) -> Tangent:
         """grad F(x)."""
         return self._mean(self.objective.gradient, x)
+
+    def parts(self, first: int) -> "tuple[SampleMean, SampleMean] | None":
+        """F over the first so many samples, and over the rest."""
+        if not 0 < first < self.size:
+            return None
+        field = "data" if self.indices is None else "indices"
+        whole = getattr(self, field)
+        return (
+            dataclasses.replace(self, **{field: jax.tree.map(lambda a: a[:first], whole)}),
+            dataclasses.replace(self, **{field: jax.tree.map(lambda a: a[first:], whole)}),
+        )
 
     def _both(self, x: Point, batch: Batch) -> tuple[Array, Tangent]:
         return self.objective.loss(x, batch), self.objective.gradient(x, batch)
@@ -91,7 +151,7 @@ class SampleMean:
         return jax.tree.map(lambda a: a[chosen], self.data)
 
     def _mean(self, function: Callable[[Point, Batch], Any], x: Point) -> Any:
-        n = sample_count(self.data if self.indices is None else self.indices)
+        n = self.size
         size = min(self.chunk, n)
         if size == n:
             return function(x, self.data if self.indices is None else self._part(0, n))
@@ -112,7 +172,12 @@ class SampleMean:
 class LargeBatchOracle:
     """The oracle of a restart: a large batch, evaluated in chunks."""
 
-    mean: Any
+    mean: Mean
+
+    @property
+    def size(self) -> int:
+        """The number of samples."""
+        return self.mean.size
 
     def __call__(self, x: Point) -> Tangent:
         """grad f_S(x)."""
@@ -121,6 +186,11 @@ class LargeBatchOracle:
     def pair(self, x: Point, y: Point) -> tuple[Tangent, Tangent]:
         """(grad f_S(x), grad f_S(y))."""
         return self(x), self(y)
+
+    def parts(self, first: int) -> "tuple[LargeBatchOracle, LargeBatchOracle] | None":
+        """The first so many samples, and the rest."""
+        parts = self.mean.parts(first)
+        return None if parts is None else (LargeBatchOracle(parts[0]), LargeBatchOracle(parts[1]))
 
 
 def add_trees(a: Any, b: Any) -> Any:
@@ -143,7 +213,9 @@ class Problem:
 
     `loss(x, batch)` is any JAX function that returns the mean over the samples of the batch (its leading axis).
     The gradient is derived automatically, unless `gradient(x, batch)` (of the ambient space) or
-    `riemannian_gradient(x, batch)` is given. `optimum`, where known, is F's smallest value and gives the column "gap".
+    `riemannian_gradient(x, batch)` is given; `gradients(x, y, batch)` may give both gradients of a pair where that is
+    cheaper (Riemannian ones beside `riemannian_gradient`, else of the ambient space). `optimum`, where known, is F's
+    smallest value and gives the column "gap".
     """
 
     def __init__(
@@ -154,17 +226,22 @@ class Problem:
         *,
         gradient: Callable[[Point, Batch], Tangent] | None = None,
         riemannian_gradient: Callable[[Point, Batch], Tangent] | None = None,
+        gradients: Callable[[Point, Point, Batch], tuple[Tangent, Tangent]] | None = None,
         optimum: float | None = None,
     ) -> None:
-        if not callable(loss):
-            raise TypeError(f"loss must be a function of a point and a batch, not {type(loss).__name__}")
+        given = {"gradient": gradient, "riemannian_gradient": riemannian_gradient, "gradients": gradients}
+        for name, function in {"loss": loss, **{k: v for k, v in given.items() if v is not None}}.items():
+            if not callable(function):
+                raise TypeError(f"{name} must be a function of a point and a batch, not {type(function).__name__}")
+        if gradient is not None and riemannian_gradient is not None:
+            raise ValueError("give gradient (of the ambient space) or riemannian_gradient, not both")
         if not isinstance(manifold, Manifold):
             raise TypeError(
                 f"manifold must be a retrax manifold such as retrax.Grassmann(100, 10), not {type(manifold).__name__}"
             )
         if data is None:
             raise TypeError("data is missing: give arrays, a memory-mapped array, or an iterable of batches")
-        self.objective = Objective(loss, manifold, gradient, riemannian_gradient)
+        self.objective = Objective(loss, manifold, gradient, riemannian_gradient, gradients)
         self.data = data
         self._optimum = optimum
         self._on_device: dict[str, Batch] = {}
@@ -196,7 +273,7 @@ class Problem:
             self._on_device[dtype] = jax.tree.map(lambda a: to_device(a, dtype), self.source.data)
         return self._on_device[dtype]
 
-    def full(self, data: Batch) -> Any:
+    def full(self, data: Batch) -> Mean:
         """F and grad F over `data`: called with x it returns both, `.gradient(x)` only the second.
 
         Problems with a sufficient statistic replace this by something cheaper than a pass over the data.
@@ -214,10 +291,7 @@ def to_device(array: Any, dtype: str) -> jax.Array:
     return jnp.asarray(array, dtype=dtype if array.dtype.kind == "f" else None)
 
 
-_CHUNK_BYTES = 2**25
-
-
 def chunk_length(data: Batch) -> int:
-    """How many samples make up about 32 MB."""
+    """How many samples make up one part."""
     sample_bytes = sum(leaf.nbytes // max(1, leaf.shape[0]) for leaf in jax.tree.leaves(data))
-    return max(1, _CHUNK_BYTES // max(1, sample_bytes))
+    return max(1, PART_BYTES // max(1, sample_bytes))

@@ -1,6 +1,5 @@
 """The Riemannian centroid of SPD matrices: min (1/n) Σ d²(C, Xᵢ) with the affine-invariant distance d."""
 
-import dataclasses
 import functools
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 
 from retrax import _linalg
 from retrax.manifolds import SPD
-from retrax.problems import checks, deterministic
+from retrax.problems import data_checks, deterministic
 from retrax.problems.base import Problem, SampleMean, chunk_length
 from retrax.typing import Array
 
@@ -44,10 +43,9 @@ class Centroid(Problem):
     """
 
     def __init__(self, matrices: Any, *, retraction: str = "exp", transport: str = "parallel") -> None:
-        data = checks.positive_definite_matrices(matrices)
+        data = data_checks.positive_definite_matrices(matrices)
         manifold = SPD(data.shape[-1], retraction=retraction, transport=transport)
         super().__init__(loss, manifold, data, riemannian_gradient=riemannian_gradient)
-        self.objective = dataclasses.replace(self.objective, one_kernel=True, fills_lanes=True)
 
     def initial_point(self, seed: int = 0) -> np.ndarray:
         """One of the samples, chosen by the seed: in the right place and of the right scale, but not yet the mean."""

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from retrax._precision import precision
 from retrax._tree import combine, scale
-from retrax.drivers.jax import precision
 from retrax.manifolds.base import Manifold
 from retrax.typing import Array, Point, Tangent
 

@@ -11,8 +11,8 @@ from retrax import _linalg
 from retrax._tree import pytree, static
 from retrax.manifolds import Stiefel
 from retrax.manifolds.base import Manifold
-from retrax.problems import checks, deterministic
-from retrax.problems.base import Problem
+from retrax.problems import data_checks, deterministic
+from retrax.problems.base import Mean, Problem, Undivided
 from retrax.typing import Array
 
 
@@ -32,7 +32,7 @@ def gradient(x: Array, batch: Array) -> Array:
 
 
 @pytree
-class FourthMoment:
+class FourthMoment(Undivided):
     """F and grad F from M = (1/n) Σ vec(Xᵢ)vec(Xᵢ)ᵀ: F(U) = -Σₖ qₖᵀMqₖ with qₖ = vec(uₖuₖᵀ).
 
     Symmetry leaves d(d+1)/2 distinct entries in Xᵢ; off-diagonal ones count twice. Exact, at a cost that does not grow
@@ -40,6 +40,7 @@ class FourthMoment:
     """
 
     manifold: Manifold = static()
+    size: int = static()
     moment: Array
 
     def __call__(self, x: Array) -> tuple[Array, Array]:
@@ -73,9 +74,9 @@ class JointDiagonalization(Problem):
         retraction: str = "qr",
         transport: str = "projection",
     ) -> None:
-        data = checks.symmetric_matrices(matrices)
+        data = data_checks.symmetric_matrices(matrices)
         size = data.shape[-1]
-        rank = size if rank is None else checks.rank_between(rank, size)
+        rank = size if rank is None else data_checks.rank_between(rank, size)
         manifold = Stiefel(size, rank, retraction=retraction, transport=transport)
         super().__init__(loss, manifold, data, gradient=gradient)
 
@@ -94,7 +95,7 @@ class JointDiagonalization(Problem):
         mean_vectors = np.linalg.eigh(self.data.mean(axis=0, dtype=np.float64))[1][:, ::-1]
         rank = self.manifold.ambient_shape[1]
         starts = [mean_vectors[:, :rank]] + [self.initial_point(seed) for seed in range(3)]
-        mean = functools.partial(FourthMoment, self.manifold)
+        mean = functools.partial(FourthMoment, self.manifold, len(self.data))
         # F is flat around its minima, where the gradient takes thousands of steps to fall by what F no longer shows.
         return deterministic.best_of(
             self.manifold, lambda: mean(jnp.asarray(self.fourth_moment)), starts, flatness=1e-12
@@ -110,10 +111,10 @@ class JointDiagonalization(Problem):
         """The point where it was found."""
         return self._best[0]
 
-    def full(self, data: Any) -> Any:
+    def full(self, data: Any) -> Mean:
         """F and grad F over all the samples, from their fourth moment where that is the smaller of the two."""
         leaf = jax.tree.leaves(data)[0]
         size = self.data.shape[-1]
         if leaf.shape != self.data.shape or len(self.data) * 4 < size * (size + 1) // 2:
             return super().full(data)
-        return FourthMoment(self.manifold, jnp.asarray(self.fourth_moment, dtype=leaf.dtype))
+        return FourthMoment(self.manifold, len(self.data), jnp.asarray(self.fourth_moment, dtype=leaf.dtype))

@@ -3,7 +3,6 @@
 The paper prints the simplified objective without its minus sign; here it has it.
 """
 
-import dataclasses
 import functools
 from typing import Any
 
@@ -13,11 +12,11 @@ import numpy as np
 
 from retrax import _linalg
 from retrax._tree import pytree, static
-from retrax.drivers import sharded
 from retrax.manifolds import Grassmann
 from retrax.manifolds.base import Manifold
-from retrax.problems import checks
-from retrax.problems.base import Problem
+from retrax.problems import data_checks
+from retrax.problems.base import Mean, Problem, Undivided
+from retrax.sources.layout import second_moment
 from retrax.typing import Array
 
 
@@ -47,10 +46,11 @@ def riemannian_gradients(x: Array, y: Array, batch: Array) -> tuple[Array, Array
 
 
 @pytree
-class SecondMoment:
+class SecondMoment(Undivided):
     """F and grad F from XᵀX/n: exact, at a cost that does not grow with the number of samples."""
 
     manifold: Manifold = static()
+    size: int = static()
     moment: Array
 
     def __call__(self, x: Array) -> tuple[Array, Array]:
@@ -79,20 +79,19 @@ class PCA(Problem):
         retraction: str = "polar",
         transport: str = "projection",
     ) -> None:
-        data = checks.sample_matrix(X)
-        rank = checks.rank_between(rank, data.shape[1])
+        data = data_checks.sample_matrix(X)
+        rank = data_checks.rank_between(rank, data.shape[1])
         if center:
             data = data - data.mean(axis=0)
         manifold = Grassmann(data.shape[1], rank, retraction=retraction, transport=transport)
-        super().__init__(loss, manifold, data, riemannian_gradient=riemannian_gradient)
-        self.objective = dataclasses.replace(self.objective, riemannian_gradients=riemannian_gradients, one_kernel=True)
+        super().__init__(loss, manifold, data, riemannian_gradient=riemannian_gradient, gradients=riemannian_gradients)
 
     @functools.cached_property
     def second_moment(self) -> np.ndarray:
         """XᵀX/n in float64."""
         layout = getattr(self.source, "layout", None)
         if layout is not None:
-            return sharded.second_moment(layout, self.data)
+            return second_moment(layout, self.data)
         moment = np.zeros((self.data.shape[1],) * 2)
         for start in range(0, len(self.data), 65536):
             part = self.data[start : start + 65536].astype(np.float64, copy=False)
@@ -115,9 +114,9 @@ class PCA(Problem):
         """An orthonormal basis of the optimal subspace."""
         return self._eigen[1]
 
-    def full(self, data: Any) -> Any:
+    def full(self, data: Any) -> Mean:
         """F and grad F over all the samples, from their second moment."""
         if jax.tree.leaves(data)[0].shape != self.data.shape:
             return super().full(data)
         dtype = jax.tree.leaves(data)[0].dtype
-        return SecondMoment(self.manifold, jnp.asarray(self.second_moment, dtype=dtype))
+        return SecondMoment(self.manifold, len(self.data), jnp.asarray(self.second_moment, dtype=dtype))

@@ -11,15 +11,25 @@ import jax
 import numpy as np
 
 from retrax.sources.arrays import ArraySource, check_arrays
-from retrax.sources.base import Fed, LargeBatch, Source, Stretch
+from retrax.sources.base import Feed, LargeBatch, Payload, Samples, Source, Stretch
+from retrax.sources.layout import Layout
 from retrax.sources.mapped import MappedSource, is_mapped
+from retrax.sources.pushed import Pushed, PushedSource
+from retrax.sources.several import SeveralFeeds, SharedFeed
 from retrax.sources.stream import Stream, StreamSource
 
 __all__ = [
     "ArraySource",
-    "Fed",
+    "Feed",
     "LargeBatch",
+    "Layout",
     "MappedSource",
+    "Payload",
+    "Pushed",
+    "PushedSource",
+    "Samples",
+    "SeveralFeeds",
+    "SharedFeed",
     "Source",
     "Stream",
     "StreamSource",
@@ -36,6 +46,8 @@ def as_source(data: Any) -> Source:
     Arrays, and tuples or dicts of arrays, are data in memory. Memory-mapped arrays and paths of .npy files, or a list
     of either (read end to end), are files. Anything else that can be iterated over is a stream of batches.
     """
+    if isinstance(data, Pushed):
+        return PushedSource(data)
     if isinstance(data, Stream):
         return StreamSource(data)
     if hasattr(data, "__next__"):

@@ -7,29 +7,11 @@ from typing import Any, ClassVar
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
 
 from retrax import sampling
-from retrax.sources.base import Source, Stretch, first_not_finite, template_of
+from retrax.sources.base import Samples, Source, Stretch, first_not_finite, template_of
+from retrax.sources.layout import layout_of
 from retrax.typing import Batch
-
-
-@dataclasses.dataclass(frozen=True)
-class Layout:
-    """How samples are split over devices: along these axes of a mesh."""
-
-    mesh: Mesh
-    axes: tuple[str, ...]
-
-    @property
-    def parts(self) -> int:
-        """The number of parts."""
-        return int(np.prod([self.mesh.shape[axis] for axis in self.axes]))
-
-    @property
-    def spans_processes(self) -> bool:
-        """Whether other processes hold some of the parts."""
-        return len({device.process_index for device in self.mesh.devices.flat}) > 1
 
 
 class ArraySource(Source):
@@ -41,15 +23,7 @@ class ArraySource(Source):
         self.data = data
         self.size: int = check_arrays(data)
         self.template = template_of(data)
-        self.layout = _layout(data)
-
-    def payload(self, seed: int, stretch: Stretch, length: int) -> np.ndarray | None:
-        """Indices: (length, batch_size) for steps, the rest of the rows unused; (size,) for a restart, None for all."""
-        if stretch.restart:
-            if stretch.batch_size == self.size:
-                return None
-            return sampling.large_batch_indices(seed, stretch.first, stretch.batch_size, self.size)
-        return drawn_indices(seed, stretch, length, self.size)
+        self.layout = layout_of(data)
 
     def feed(self, seed: int, dtype: str, evaluation_samples: int | None, place: Any = None) -> "_ArrayFeed":
         """Start reading; there is no place to go to, since samples are drawn by their number in the run."""
@@ -70,20 +44,25 @@ class _ArrayFeed:
     seed: int
     evaluation_samples: int | None
 
-    def payload(self, stretch: Stretch, length: int) -> tuple[int, Any]:
-        return stretch.count, self.source.payload(self.seed, stretch, length)
+    def payload(self, stretch: Stretch, length: int) -> tuple[int, Samples]:
+        return stretch.count, self.blank(stretch, length)
 
-    def blank(self, stretch: Stretch, length: int) -> Any:
-        return self.source.payload(self.seed, stretch, length)
+    def blank(self, stretch: Stretch, length: int) -> Samples:
+        size = self.source.size
+        if not stretch.restart:
+            return Samples(None, drawn_indices(self.seed, stretch, length, size))
+        if stretch.batch_size == size:
+            return Samples(None, None)
+        return Samples(None, sampling.large_batch_indices(self.seed, stretch.first, stretch.batch_size, size))
 
     def place(self) -> Any:
         return {}
 
-    def evaluation(self) -> tuple[Any, bool]:
+    def evaluation(self) -> tuple[Samples, bool]:
         samples, size = self.evaluation_samples, self.source.size
         if samples is None or samples >= size:
-            return None, True
-        return sampling.evaluation_indices(self.seed, samples, size), False
+            return Samples(None, None), True
+        return Samples(None, sampling.evaluation_indices(self.seed, samples, size)), False
 
 
 def drawn_indices(seed: int, stretch: Stretch, length: int, size: int) -> np.ndarray:
@@ -141,28 +120,3 @@ def count_samples(data: Batch) -> int:
     if n == 0:
         raise ValueError("data holds no samples")
     return n
-
-
-def _layout(data: Batch) -> Layout | None:
-    """How the data are split over devices; None where one device holds them."""
-    shardings = [leaf.sharding if isinstance(leaf, jax.Array) else None for leaf in jax.tree.leaves(data)]
-    if all(sharding is None or len(sharding.device_set) == 1 for sharding in shardings):
-        return None
-    layouts = {_layout_of(sharding) for sharding in shardings}
-    if len(layouts) > 1 or None in layouts:
-        raise ValueError(
-            "data on several devices must be split along the samples, all arrays alike: "
-            "use jax.device_put(data, NamedSharding(mesh, PartitionSpec('data')))"
-        )
-    return layouts.pop()
-
-
-def _layout_of(sharding: Any) -> Layout | None:
-    if not isinstance(sharding, NamedSharding) or not isinstance(sharding.mesh, Mesh):
-        return None
-    if not sharding.spec or sharding.spec[0] is None:
-        return None
-    if any(entry is not None for entry in sharding.spec[1:]):
-        return None
-    first = sharding.spec[0]
-    return Layout(sharding.mesh, tuple(first) if isinstance(first, tuple) else (first,))

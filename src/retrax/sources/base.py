@@ -10,6 +10,9 @@ import numpy as np
 
 from retrax.typing import Batch
 
+PART_BYTES = 2**25
+"""Large batches and full gradients are worked on in parts of about this size, so that memory stays bounded."""
+
 EVALUATION_SAMPLES = 10_000
 EVALUATION_BYTES = 2**28
 """Records of what is not in memory are measured on so many samples, or on fewer if these would take more bytes."""
@@ -27,11 +30,13 @@ class Stretch:
     """Mini-batch samples drawn in the run before this stretch."""
 
 
-class Fed(NamedTuple):
-    """Samples read on the host, and which of them make up each batch (None: all of them are one batch)."""
+class Samples(NamedTuple):
+    """What a driver needs for a stretch: samples, and the numbers of those that make up its batches."""
 
-    data: Batch
+    data: Batch | None
+    """Samples read on the host; None: those that the device holds."""
     indices: np.ndarray | None
+    """(steps, batch size) for steps, (size,) for a restart; None: all the samples are one batch."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,18 +47,21 @@ class LargeBatch:
     parts: Callable[[], Iterator[Batch]]
 
 
+Payload = Samples | LargeBatch
+"""What a feed hands to a driver; a `LargeBatch` for restarts and measuring only."""
+
+
 class Feed(Protocol):
     """One run's reading of a source, in the order of its stretches."""
 
-    def payload(self, stretch: Stretch, length: int) -> tuple[int, Any]:
+    def payload(self, stretch: Stretch, length: int) -> tuple[int, Payload]:
         """(how many of the stretch's steps the samples suffice for, what the driver needs for them).
 
-        For steps: indices into the resident data, or `Fed`; its first axis has `length` rows, of which those steps use
-        the first. For a restart: indices (None: all the data), `Fed` or `LargeBatch`.
+        The first axis of the indices has `length` rows, of which those steps use the first.
         """
         ...
 
-    def blank(self, stretch: Stretch, length: int) -> Any:
+    def blank(self, stretch: Stretch, length: int) -> Payload:
         """A payload of the same shapes, to compile with; nothing is read for it."""
         ...
 
@@ -61,7 +69,7 @@ class Feed(Protocol):
         """Where the feed is after its last payload, as JSON; None for a source that cannot be wound forward."""
         ...
 
-    def evaluation(self) -> tuple[Any, bool]:
+    def evaluation(self) -> tuple[Payload, bool]:
         """What records are measured on, as for a restart, and whether that is all the data."""
         ...
 

@@ -12,12 +12,19 @@ import numpy as np
 
 from retrax import sampling
 from retrax.sources.arrays import count_samples, digest_of, drawn_indices, few_of
-from retrax.sources.base import EVALUATION_BYTES, Fed, LargeBatch, Source, Stretch, first_not_finite, template_of
+from retrax.sources.base import (
+    EVALUATION_BYTES,
+    PART_BYTES,
+    LargeBatch,
+    Payload,
+    Samples,
+    Source,
+    Stretch,
+    first_not_finite,
+    template_of,
+)
 from retrax.sources.prefetch import Prefetch
 from retrax.typing import Batch
-
-PART_BYTES = 2**25
-"""A large batch is read in parts of this size, as `problems.base` cuts one that is in memory."""
 
 
 def is_mapped(data: Any) -> bool:
@@ -65,21 +72,21 @@ class _MappedFeed:
         self.source, self.seed, self.dtype = source, seed, dtype
         self.evaluation_samples = source.evaluation_samples(evaluation_samples, dtype)
 
-    def payload(self, stretch: Stretch, length: int) -> tuple[int, Any]:
+    def payload(self, stretch: Stretch, length: int) -> tuple[int, Payload]:
         if not stretch.restart:
             return stretch.count, self._mini_batches(stretch, length)
         return 1, self._large_batch(self._rows_of(stretch))
 
-    def blank(self, stretch: Stretch, length: int) -> Any:
+    def blank(self, stretch: Stretch, length: int) -> Payload:
         size = stretch.batch_size
         if not stretch.restart:
-            return Fed(self.source.empty(length * size, self.dtype), np.zeros((length, size), dtype=np.int32))
+            return Samples(self.source.empty(length * size, self.dtype), np.zeros((length, size), dtype=np.int32))
         return self._large_batch(self._rows_of(stretch), blank=True)
 
     def place(self) -> Any:
         return {}
 
-    def evaluation(self) -> tuple[Any, bool]:
+    def evaluation(self) -> tuple[Payload, bool]:
         samples, size = self.evaluation_samples, self.source.size
         if samples >= size:
             return self._large_batch(None, EVALUATION_BYTES), True
@@ -91,15 +98,15 @@ class _MappedFeed:
             return None
         return sampling.large_batch_indices(self.seed, stretch.first, stretch.batch_size, self.source.size)
 
-    def _mini_batches(self, stretch: Stretch, length: int) -> Fed:
+    def _mini_batches(self, stretch: Stretch, length: int) -> Samples:
         """Each row is read once, in the order of the file."""
         drawn = drawn_indices(self.seed, stretch, stretch.count, self.source.size)
         rows, inverse = np.unique(drawn, return_inverse=True)
         indices = np.zeros((length, stretch.batch_size), dtype=np.int32)
         indices[: stretch.count] = inverse.reshape(drawn.shape)
-        return Fed(self.source.read(rows, self.dtype, indices.size), indices)
+        return Samples(self.source.read(rows, self.dtype, indices.size), indices)
 
-    def _large_batch(self, rows: np.ndarray | None, hold: int = PART_BYTES, blank: bool = False) -> Fed | LargeBatch:
+    def _large_batch(self, rows: np.ndarray | None, hold: int = PART_BYTES, blank: bool = False) -> Payload:
         """Samples `rows` (None: all), held in memory if they take no more than `hold` bytes."""
         size = self.source.size if rows is None else len(rows)
         step = max(1, PART_BYTES // self.source.sample_bytes(self.dtype))
@@ -115,7 +122,7 @@ class _MappedFeed:
             yield from (part(start, min(start + step, size)) for start in ((0, starts[-1]) if blank else starts))
 
         if size * self.source.sample_bytes(self.dtype) <= hold:
-            return Fed(part(0, size), None if rows is None else np.arange(size, dtype=np.int32))
+            return Samples(part(0, size), None if rows is None else np.arange(size, dtype=np.int32))
         return LargeBatch(size, lambda: Prefetch(parts()))
 
 

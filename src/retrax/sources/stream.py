@@ -3,13 +3,13 @@
 import base64
 import collections
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
-from retrax.sources.base import Fed, Source, Stretch, first_not_finite, template_of
+from retrax.sources.base import Samples, Source, Stretch, first_not_finite, template_of
 from retrax.typing import Batch
 
 _GROUP = 256
@@ -77,27 +77,27 @@ class _StreamFeed:
         if place is not None:
             self.batches.go_to(place)
 
-    def payload(self, stretch: Stretch, length: int) -> tuple[int, Any]:
+    def payload(self, stretch: Stretch, length: int) -> tuple[int, Samples]:
         size = stretch.batch_size
         length = 1 if stretch.restart else length
         count, batch = self._take(stretch.count * size, length * size)
         self.batches.used -= count % size  # too few for a batch, at the end of the stream
         if stretch.restart:
-            return count // size, Fed(batch, None)
+            return count // size, Samples(batch, None)
         indices = np.arange(length * size, dtype=np.int32).reshape(length, size)
-        return count // size, Fed(batch, indices)
+        return count // size, Samples(batch, indices)
 
-    def blank(self, stretch: Stretch, length: int) -> Any:
+    def blank(self, stretch: Stretch, length: int) -> Samples:
         size = stretch.batch_size
         if stretch.restart:
-            return Fed(self.source.empty(size, self.dtype), None)
-        return Fed(self.source.empty(length * size, self.dtype), np.zeros((length, size), dtype=np.int32))
+            return Samples(self.source.empty(size, self.dtype), None)
+        return Samples(self.source.empty(length * size, self.dtype), np.zeros((length, size), dtype=np.int32))
 
     def place(self) -> Any:
         return self.batches.place()
 
-    def evaluation(self) -> tuple[Any, bool]:
-        return Fed(self._held, None), False
+    def evaluation(self) -> tuple[Samples, bool]:
+        return Samples(self._held, None), False
 
     def _take(self, count: int, room: int) -> tuple[int, Batch]:
         """Up to `count` samples, in arrays with `room` rows."""
@@ -144,7 +144,7 @@ class _Batches:
         element = self._next_element()
         if element is _END:
             raise ValueError("the stream gave no samples")
-        self._first = _convert(element, "the stream's first batch")
+        self._first = to_arrays(element, "the stream's first batch")
         for leaf in jax.tree.leaves(self._first):
             if leaf.ndim < 1 or leaf.dtype.kind not in "fiub":
                 what = "a number" if leaf.dtype.kind in "fiub" else f"dtype {leaf.dtype}"
@@ -197,7 +197,7 @@ class _Batches:
         return self._stacked(group) if group else _END
 
     def _stacked(self, group: list[Any]) -> Batch:
-        trees = [_convert(element, f"sample {self._seen + i} of the stream") for i, element in enumerate(group)]
+        trees = [to_arrays(element, f"sample {self._seen + i} of the stream") for i, element in enumerate(group)]
         shapes = [jax.tree.map(lambda a: (a.shape, str(a.dtype)), tree) for tree in trees]
         for i, shape in enumerate(shapes):
             if shape != shapes[0]:
@@ -209,24 +209,7 @@ class _Batches:
 
     def _checked(self, element: Any) -> list[np.ndarray]:
         where = f"the stream's batch that starts with sample {self._seen}"
-        batch = _convert(element, where)
-        structure: Any = jax.tree.structure(batch)
-        if structure != jax.tree.structure(self.template):
-            raise ValueError(f"{where} has another structure than the first one")
-        leaves = jax.tree.leaves(batch)
-        for leaf, expected in zip(leaves, jax.tree.leaves(self.template), strict=True):
-            if leaf.shape[1:] != expected.shape[1:] or leaf.ndim != expected.ndim:
-                raise ValueError(
-                    f"{where} has shape {leaf.shape}, but samples must have shape {expected.shape[1:]} as in the first"
-                )
-            if leaf.dtype != expected.dtype:
-                raise ValueError(f"{where} has dtype {leaf.dtype}, but the first one had {expected.dtype}")
-            if len(leaf) != len(leaves[0]):
-                raise ValueError(f"{where} has arrays with different numbers of samples")
-            bad = first_not_finite(leaf)
-            if bad is not None:
-                raise ValueError(f"sample {self._seen + bad} of the stream contains NaN or infinite values")
-        return leaves
+        return check_batch(element, self.template, where, lambda bad: f"sample {self._seen + bad} of the stream")
 
     def _state(self) -> Any:
         """The stream's own account of where it is, if it gives one."""
@@ -262,12 +245,36 @@ class _Batches:
             count -= len(leaves[0])
 
 
+def check_batch(
+    element: Any, template: Batch, where: str, name: Callable[[int], str] = lambda bad: f"sample {bad} of the batch"
+) -> list[np.ndarray]:
+    """The leaves of a batch as NumPy arrays; ValueError unless it is of the template's kind, and finite."""
+    batch = to_arrays(element, where)
+    structure: Any = jax.tree.structure(batch)
+    if structure != jax.tree.structure(template):
+        raise ValueError(f"{where} has another structure than the first one")
+    leaves = jax.tree.leaves(batch)
+    for leaf, expected in zip(leaves, jax.tree.leaves(template), strict=True):
+        if leaf.shape[1:] != expected.shape[1:] or leaf.ndim != expected.ndim:
+            raise ValueError(
+                f"{where} has shape {leaf.shape}, but samples must have shape {expected.shape[1:]} as in the first"
+            )
+        if leaf.dtype != expected.dtype:
+            raise ValueError(f"{where} has dtype {leaf.dtype}, but the first one had {expected.dtype}")
+        if len(leaf) != len(leaves[0]):
+            raise ValueError(f"{where} has arrays with different numbers of samples")
+        bad = first_not_finite(leaf)
+        if bad is not None:
+            raise ValueError(f"{name(bad)} contains NaN or infinite values")
+    return leaves
+
+
 def _is_leaf(node: Any) -> bool:
     """A list of numbers is an array; a list of arrays is a batch of several parts."""
     return isinstance(node, list) and not any(hasattr(item, "shape") for item in node)
 
 
-def _convert(element: Any, where: str) -> Batch:
+def to_arrays(element: Any, where: str) -> Batch:
     """A batch or sample as NumPy arrays."""
     try:
         return jax.tree.map(_to_numpy, element, is_leaf=_is_leaf)

@@ -14,13 +14,11 @@ import jax
 import torch
 from torch import Tensor
 
-from retrax.estimators import SVRG, Plain
 from retrax.manifolds import Manifold
 from retrax.methods import Method, State
 from retrax.schedules import Schedule
 from retrax.torch import parameters
 from retrax.torch.evaluation import Closure, Evaluated, Visit, evaluate, unscale, visit
-from retrax.typing import Anchored
 
 Parameters = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
 
@@ -35,19 +33,29 @@ _COMMON_OPTIONS = frozenset({"lr", "manifold", "decay", "maximize", "foreach", "
 """Options that are not the recipe's ("differentiable" is one that torch adds by itself)."""
 
 
-_WITHOUT_LAST = (Plain, SVRG)
-"""Estimators that never look at the last direction: nothing to keep, and nothing to save."""
+class GroupStepSize:
+    """η_t = lr · (the recipe's step size), with lr as the group holds it: torch's schedulers write it there.
 
+    With decay=False in the group, a schedule's decay is left out, and η_t = lr.
+    """
 
-class GroupStepSize(Schedule):
-    """η_t = lr · decay(t), with lr as the group holds it at the time: torch's schedulers write it there."""
+    def __init__(self, group: Mapping[str, Any], own: Any) -> None:
+        self.group, self.own = group, own
+        self.needs_pairs = getattr(own, "needs_pairs", False)
 
-    def __init__(self, group: Mapping[str, Any], decay: Schedule) -> None:
-        self.group, self.decay = group, decay
+    def init(self, manifold: Manifold, x: Tensor) -> Any:
+        """The recipe's memory."""
+        return self.own.init(manifold, x)
 
-    def __call__(self, t: Any) -> Any:
-        """lr · decay(t), or lr alone where the group says decay=False."""
-        return self.group["lr"] * self.decay(t) if self.group["decay"] else self.group["lr"]
+    def apply(
+        self, manifold: Manifold, x: Tensor, direction: Tensor, estimate: Any, memory: Any, t: float
+    ) -> tuple[Any, Any]:
+        """lr · η."""
+        lr = self.group["lr"]
+        if isinstance(self.own, Schedule) and not self.group["decay"]:
+            return lr, memory
+        size, memory = self.own.apply(manifold, x, direction, estimate, memory, t)
+        return lr * size, memory
 
 
 class Bucket(NamedTuple):
@@ -90,6 +98,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         """Begin with empty caches: they are never saved, and the groups they belong to may have been replaced."""
         self._methods: dict[int, tuple[tuple[Any, ...], Method]] = {}
         self._manifolds: dict[Tensor, Manifold] = {}
+        self._skeletons: dict[tuple[int, Manifold], State] = {}
 
     # --- groups ----------------------------------------------------------------------------------------------
 
@@ -184,11 +193,13 @@ class RiemannianOptimizer(torch.optim.Optimizer):
     def _second_points(self) -> dict[Tensor, Tensor]:
         points = {}
         for group in self.param_groups:
-            estimator = self._method(group).estimator
+            method = self._method(group)
             for parameter in group["params"]:
-                state = self.state.get(parameter)
-                if state and parameter.requires_grad:  # what is frozen stays where it is
-                    points[parameter] = estimator.second_point(_decode(state["last"]), _decode(state["memory"]))
+                stored = self.state.get(parameter)
+                if stored and parameter.requires_grad:  # what is frozen stays where it is
+                    manifold = self._manifold(parameter, group)
+                    state = self._decoded(method, manifold, parameters.plain(parameter), stored)
+                    points[parameter] = method.estimator.second_point(state.last, state.memory)
         return points
 
     def _buckets(self, group: dict[str, Any], visits: Mapping[Tensor, Visit]) -> Iterable[Bucket]:
@@ -234,14 +245,14 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         """One step of a bucket: gather, let the method work, write back."""
         manifold, members = bucket.manifold, bucket.members
         sign = -1 if group["maximize"] else 1
-        x, ambient = _here(members, visits, copy=not isinstance(method.estimator, Plain))
-        oracle = Evaluated(_riemannian(manifold, x, ambient, sign))
+        x, ambient = _here(members, visits, copy=method.estimator.keeps_last or method.estimator.evaluations > 1)
+        oracle = Evaluated(x, _riemannian(manifold, x, ambient, sign))
         if bucket.taken and not restart:
             advance = method.step
             if visits:
                 found = [visits[member] for member in members]
                 y, ambient = _stack_trees([one.point for one in found]), _stack_trees([one.gradient for one in found])
-                oracle.there = _riemannian(manifold, y, ambient, sign)
+                oracle.add(y, _riemannian(manifold, y, ambient, sign))
         else:
             advance = method.restart
         try:
@@ -257,16 +268,23 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         if not bucket.taken:
             return method.init(bucket.manifold, x)
         stored = _stack_trees([self.state[parameter] for parameter in bucket.members])
-        return State(_decode(stored["last"]), _decode(stored["memory"]), stored["scaling"])
+        return self._decoded(method, bucket.manifold, x, stored)
+
+    def _decoded(self, method: Method, manifold: Manifold, x: Tensor, stored: Mapping[str, Any]) -> State:
+        """The state that `_write` stored, in the types that the method's parts gave it."""
+        key = id(method), manifold
+        if key not in self._skeletons:
+            self._skeletons[key] = jax.tree.map(lambda leaf: 0, method.init(manifold, x))
+        return State(*(_decode(stored[name], part) for name, part in self._skeletons[key]._asdict().items()))
 
     def _write(self, method: Method, bucket: Bucket, moved: Tensor, state: State) -> None:
         """The new point into the parameters, the new state into `self.state`, one plain dict for each parameter."""
         kept = {
             "step": bucket.taken + 1,
-            "last": None if isinstance(method.estimator, _WITHOUT_LAST) else _encode(state.last),
-            "memory": _encode(state.memory),
-            "scaling": state.scaling,
+            **{name: _encode(part) for name, part in state._asdict().items()},
         }
+        if not method.estimator.keeps_last:
+            kept["last"] = None
         if len(bucket.members) == 1:
             bucket.members[0].copy_(moved)
             self.state[bucket.members[0]] = kept
@@ -334,12 +352,21 @@ def _split_tree(tree: Any, count: int) -> list[Any]:
 
 
 def _encode(memory: Any) -> Any:
-    """`Anchored` as a dict, which torch can load without trusting our classes."""
-    return memory._asdict() if isinstance(memory, Anchored) else memory
+    """Named tuples as dicts, which torch can load without trusting our classes."""
+    if hasattr(memory, "_asdict"):
+        return {name: _encode(part) for name, part in memory._asdict().items()}
+    return type(memory)(map(_encode, memory)) if isinstance(memory, tuple | list) else memory
 
 
-def _decode(memory: Any) -> Any:
-    return Anchored(**memory) if isinstance(memory, dict) else memory
+def _decode(stored: Any, like: Any) -> Any:
+    """The inverse of `_encode`, in the types of `like`."""
+    if stored is None:
+        return None
+    if hasattr(like, "_asdict"):
+        return type(like)(**{name: _decode(stored[name], part) for name, part in like._asdict().items()})
+    if isinstance(like, tuple | list):
+        return type(like)(_decode(*pair) for pair in zip(stored, like, strict=True))
+    return stored
 
 
 def _check_options(group: Mapping[str, Any]) -> None:

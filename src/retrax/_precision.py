@@ -1,0 +1,26 @@
+"""The settings that computations run under, scoped to them: nothing global changes for the user."""
+
+import contextlib
+import functools
+from collections.abc import Iterator
+
+import jax
+from threadpoolctl import ThreadpoolController
+
+
+@contextlib.contextmanager
+def precision(dtype: str) -> Iterator[None]:
+    """64 bits without changing the user's global switch, and one BLAS thread.
+
+    LAPACK calls on the small matrices of a step are several times slower where BLAS hands them to other threads.
+    """
+    with jax.enable_x64(dtype == "float64"), _blas().limit(limits=1, user_api="blas"):
+        yield
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    """A handle on the BLAS libraries of this process, SciPy's among them: JAX's factorisations call that one."""
+    import scipy.linalg.cython_lapack  # noqa: F401  A library is seen only once it is loaded.
+
+    return ThreadpoolController()

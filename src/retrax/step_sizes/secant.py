@@ -1,0 +1,94 @@
+"""The step size c / L̂, where L̂ is the smoothness of mini-batches: pairs of gradients on one batch measure it."""
+
+from typing import Any, ClassVar, NamedTuple
+
+from retrax import _linalg
+from retrax._tree import pytree, subtract
+from retrax.estimators.base import Estimate, zeros
+from retrax.manifolds.base import Manifold
+from retrax.typing import Anchored, Array, Point, Tangent
+
+_ROUNDINGS = 32
+"""A difference of gradients counts from so many rounding errors of a gradient on."""
+
+
+class SecantMemory(NamedTuple):
+    """What the secant step size carries."""
+
+    smoothness: Array
+    """L̂², the running mean of ‖Δ‖² / ‖step‖²; 0 before the first pair."""
+    size: Array
+    """η of the last step."""
+    length: Array
+    """‖step‖ = η ‖direction‖ of the last step."""
+    pairs: Array
+    """Pairs seen, as a floating number."""
+
+
+@pytree
+class Secant:
+    """η_t = min(2 η_{t-1}, c / L̂_t), where L̂² is a running mean of ‖grad f_S(x) - T grad f_S(y)‖² / ‖x - y‖².
+
+    Both gradients are on one batch, so L̂ is the smoothness *of mini-batches*, the number that Theorem 1 of the paper
+    asks for. The mean gives pair number k the weight max(`weight`, 2/(k+1)). The first step, for which there is no
+    pair, has the length `first_length`.
+    """
+
+    safety: float = 0.1
+    first_length: float = 1e-3
+    weight: float = 0.01
+    needs_pairs: ClassVar[bool] = True
+
+    def init(self, manifold: Manifold, x: Point) -> SecantMemory:
+        """No pair seen, no step taken."""
+        return SecantMemory(*(zeros(manifold, x),) * 4)
+
+    def apply(
+        self, manifold: Manifold, x: Point, direction: Tangent, estimate: Estimate, memory: SecantMemory, t: Any
+    ) -> tuple[Array, SecantMemory]:
+        """c / L̂, at most twice the last step size."""
+        xp = _linalg.namespace(memory.size)
+        norm = manifold.norm(x, direction)
+        if estimate.elsewhere is None:
+            smoothness, pairs = memory.smoothness, memory.pairs
+        else:
+            smoothness, pairs = self._measured(manifold, x, estimate, memory)
+        first = self.first_length / _positive(norm)
+        bound = self.safety / _positive(xp.sqrt(smoothness))
+        size = xp.where(pairs > 0, xp.where(2 * memory.size < bound, 2 * memory.size, bound), first)
+        return size, SecantMemory(smoothness, size, size * norm, pairs)
+
+    def _measured(self, manifold: Manifold, x: Point, estimate: Estimate, memory: SecantMemory) -> tuple[Array, Array]:
+        """L̂² and the number of pairs, with the pair at hand."""
+        xp = _linalg.namespace(memory.size)
+        here = estimate.gradient if estimate.here is None else estimate.here
+        squared = secant_difference(manifold, x, here, estimate.elsewhere)  # type: ignore[arg-type]
+        back = estimate.elsewhere.point  # type: ignore[union-attr]
+        length = memory.length if estimate.one_step_back else chord(manifold, x, back)
+        found = squared / _positive(length) ** 2
+        # A difference at the resolution of the numbers tells nothing.
+        resolution = _ROUNDINGS * _linalg.epsilon(squared)
+        seen = (length > 0) & (squared > resolution**2 * manifold.inner(x, here, here))
+        pairs = memory.pairs + xp.where(seen, 1 + 0 * found, 0 * found)
+        falling = 2 / (pairs + 1)
+        weight = xp.where(falling > self.weight, falling, self.weight + 0 * falling)
+        smoothness = xp.where(seen, memory.smoothness + weight * (found - memory.smoothness), memory.smoothness)
+        return smoothness, pairs
+
+
+def secant_difference(manifold: Manifold, x: Point, gradient: Tangent, elsewhere: Anchored) -> Array:
+    """‖Δ‖² with Δ = grad f_S(x) - T grad f_S(y)."""
+    carried = manifold.transport(elsewhere.point, x, elsewhere.vector)
+    difference = subtract(gradient, carried)
+    return manifold.inner(x, difference, difference)
+
+
+def chord(manifold: Manifold, x: Point, y: Point) -> Array:
+    """The length of the step from y to x to first order, for any manifold: ‖P_x(x - y)‖."""
+    return manifold.norm(x, manifold.project(x, subtract(x, y)))
+
+
+def _positive(a: Array) -> Array:
+    """a, and 1 where a is not positive: for quotients that are not used there."""
+    xp = _linalg.namespace(a)
+    return xp.where(a > 0, a, 1 + 0 * a)
