@@ -24,10 +24,10 @@ FILLS_LANES = frozenset({centroid.loss})
 """Losses whose small eigenproblems leave vector lanes empty in one run, and fill them with several runs at once."""
 
 _OPERATIONS = """
-    abs add and atan2 broadcast_in_dim broadcast case ceil clamp compare concatenate constant convert cosine divide dot_general
-    dynamic_slice dynamic_update_slice exponential floor gather iota is_finite log log_plus_one maximum minimum multiply
-    negate not or pad power reduce remainder reshape return rsqrt select sign sine slice sqrt subtract tanh transpose
-    while xor
+    abs add and atan2 broadcast_in_dim broadcast case ceil clamp compare concatenate constant convert cosine divide
+    dot_general dynamic_slice dynamic_update_slice exponential floor gather iota is_finite log log_plus_one maximum
+    minimum multiply negate not or pad power reduce remainder reshape return rsqrt select sign sine slice sqrt subtract
+    tanh transpose while xor
 """
 KNOWN_OPERATIONS = frozenset(_OPERATIONS.split())
 """What the programs that were tried consist of; LAPACK and other calls out of the program are not among it."""
