@@ -60,6 +60,11 @@ def safe_sqrt(a: Array) -> Array:
     return xp.where(positive, xp.sqrt(xp.where(positive, a, 1 + 0 * a)), 0 * a)
 
 
+def positive(a: Array) -> Array:
+    """a, and 1 where a is not positive: for quotients that are not used there."""
+    return namespace(a).where(a > 0, a, 1 + 0 * a)
+
+
 def _cholesky_by_lapack(a: Array) -> Array:
     return jnp.linalg.cholesky(a, symmetrize_input=False)
 

@@ -8,13 +8,14 @@ import math
 import numbers
 from typing import Any, NamedTuple
 
-from retrax import schedules
+from retrax import _linalg, schedules
 from retrax._tree import pytree, scale, static
-from retrax.estimators import SVRG, Estimate, Momentum, Plain, RecursiveMomentum
+from retrax.estimators import SVRG, AutomaticMomentum, Estimate, Momentum, Plain, RecursiveMomentum
 from retrax.estimators.base import zeros
-from retrax.manifolds.base import Manifold, as_factor
+from retrax.manifolds.base import Manifold, scaled
 from retrax.scalings import RASA, AMSGrad, Coordinatewise, Identity, Normalised
-from retrax.typing import Array, Oracle, Point, Step, Tangent
+from retrax.step_sizes import Secant
+from retrax.typing import Array, Oracle, Point, Step
 
 
 class State(NamedTuple):
@@ -82,7 +83,9 @@ class Method:
     ) -> tuple[Point, State]:
         direction, scaling_memory = self.scaling.apply(manifold, x, estimate, state.scaling)
         size, step_memory = self.step_size.apply(manifold, x, direction, estimate, state.step_size, t)
-        moved = manifold.retract(x, _scaled(manifold, -size, direction))
+        if estimate.moves is not None:
+            size = _linalg.namespace(estimate.moves).where(estimate.moves, size, 0 * size)
+        moved = manifold.retract(x, scaled(manifold, -size, direction))
         return moved, State(Step(x, estimate.direction, size), memory, scaling_memory, step_memory)
 
     def info(self, state: State, t: Any) -> dict[str, Any]:
@@ -168,13 +171,6 @@ def _towards(manifold: Any, mean: Array, x: Array, weight: Any) -> Array:
     return manifold.retract(mean, weight * manifold.project(mean, x - mean))
 
 
-def _scaled(manifold: Manifold, size: Any, direction: Tangent) -> Tangent:
-    """size · direction, where size is one number or one for each leading batch index."""
-    if getattr(size, "ndim", 0) == 0:
-        return scale(size, direction)
-    return manifold.each(lambda m, part: as_factor(size, m) * part, direction)
-
-
 def rsgd(learning_rate: Any) -> Method:
     """Riemannian SGD: x_{t+1} = R(-η_t grad f_S(x_t)), η_t = η₀ t^(-1/2). Bonnabel (2013).
 
@@ -250,18 +246,24 @@ def rasa(learning_rate: Any, sides: str = "LR", beta: float = 0.9, epsilon: floa
     )
 
 
-def rsrm(learning_rate: Any, rho: Any = 0.1, *, scaling: Any = None) -> Method:
-    """RSRM, Riemannian stochastic recursive momentum: Algorithm 1 of Han & Gao (2021).
+def rsrm(learning_rate: Any = None, rho: Any = None, *, scaling: Any = None) -> Method:
+    """RSRM, Riemannian stochastic recursive momentum (Han & Gao 2021), with nothing to tune or as the paper has it.
 
-    d_t = grad f_S(x_t) + (1 - ρ_t) T(d_{t-1} - grad f_S(x_{t-1})), ρ_t = ρ₀ t^(-2/3), η_t = η₀ t^(-1/3).
+    d_t = grad f_S(x_t) + (1 - ρ_t) T(d_{t-1} - grad f_S(x_{t-1})), x_{t+1} = R(-η_t d_t).
+    `rsrm()` finds η_t (`step_sizes.Secant`) and ρ_t (`estimators.AutomaticMomentum`) from the gradients it evaluates
+    anyway. `rsrm(0.1)` is Algorithm 1 with the paper's schedules, η_t = η₀ t^(-1/3) and ρ_t = ρ₀ t^(-2/3), ρ₀ = 0.1;
+    `rsrm(0.1, rho="auto")` and `rsrm(rho=0.1)` leave one of the two to the method.
     Variance reduction without restarts: the first choice where samples are many or arrive in a stream.
     Cost: 2b SFO a step, and one first batch (100 by default). See `schedules.rsrm_theory` for Theorem 1's constants.
     """
+    if rho is None:
+        rho = "auto" if learning_rate is None else 0.1
+    automatic = isinstance(rho, str) and rho == "auto"
     return Method(
-        RecursiveMomentum(schedules.momentum(rho, "rho", -2 / 3)),
+        AutomaticMomentum() if automatic else RecursiveMomentum(schedules.momentum(rho, "rho", -2 / 3)),
         Identity() if scaling is None else scaling,
-        schedules.step_size(learning_rate, -1 / 3),
-        "RSRM",
+        Secant() if learning_rate is None else schedules.step_size(learning_rate, -1 / 3),
+        "RSRM (untuned)" if learning_rate is None and automatic else "RSRM",
         first_batch_size=100,
     )
 

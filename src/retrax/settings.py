@@ -106,7 +106,8 @@ class Settings:
 
     def _plan(self, steps: int | None, batch_size: Any, first_batch_size: Any, checkpoint_every: int | None) -> Plan:
         source, method = self.problem.source, self.method
-        small = _size_schedule(batch_size, "batch_size")
+        asked = _size_schedule(batch_size, "batch_size")
+        small = lambda t: method.estimator.draws(asked(t))  # noqa: E731
         large = _size_schedule(self._first_batch_size(first_batch_size, small), "first_batch_size")
         if source.size is not None:
             large = _at_most(large, source.size, first_batch_size is not None)

@@ -55,3 +55,7 @@ class Oracle(Protocol):
     def parts(self, first: int) -> "tuple[Oracle, Oracle] | None":
         """The first so many samples of S and the rest; None where the batch cannot be divided."""
         ...
+
+    def or_else(self, condition: Array, other: "Oracle") -> "Oracle":
+        """This batch where the condition holds, else the other, of the same size; for oracles made by `parts`."""
+        ...

@@ -1,9 +1,20 @@
 """Estimators of the gradient: from mini-batches to directions."""
 
-from retrax.estimators.base import Estimate, Estimator
+from retrax.estimators.automatic_momentum import AutomaticMomentum
+from retrax.estimators.base import Estimate, Estimator, EvaluatesAll, Memoryless
 from retrax.estimators.momentum import Momentum
 from retrax.estimators.plain import Plain
 from retrax.estimators.recursive_momentum import RecursiveMomentum
 from retrax.estimators.svrg import SVRG
 
-__all__ = ["SVRG", "Estimate", "Estimator", "Momentum", "Plain", "RecursiveMomentum"]
+__all__ = [
+    "SVRG",
+    "AutomaticMomentum",
+    "Estimate",
+    "Estimator",
+    "EvaluatesAll",
+    "Memoryless",
+    "Momentum",
+    "Plain",
+    "RecursiveMomentum",
+]

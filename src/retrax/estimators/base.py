@@ -20,6 +20,8 @@ class Estimate(NamedTuple):
     """The first gradient of that pair, where it is not `gradient` (only some samples were evaluated twice)."""
     one_step_back: bool = False
     """Whether `elsewhere` is the point that the last step was taken from."""
+    moves: Array | None = None
+    """Whether the direction is worth a step; where it is not, the point stays. None: always."""
 
 
 class Estimator(Protocol):
@@ -34,7 +36,11 @@ class Estimator(Protocol):
     keeps_last: ClassVar[bool]
     """Whether `update` or `second_point` looks at `last`; where not, callers need not keep it."""
 
-    def cost(self, batch_size: int) -> int:
+    def draws(self, batch_size: int) -> int:
+        """The samples that a step with this batch size is handed."""
+        ...
+
+    def cost(self, drawn: int) -> int:
         """The gradients (SFO) that `update` evaluates on so many samples."""
         ...
 
@@ -69,9 +75,13 @@ class EvaluatesAll:
     evaluations: ClassVar[int]
     keeps_last: ClassVar[bool] = True
 
-    def cost(self, batch_size: int) -> int:
+    def draws(self, batch_size: int) -> int:
+        """So many."""
+        return batch_size
+
+    def cost(self, drawn: int) -> int:
         """One for each sample and point."""
-        return batch_size * self.evaluations
+        return drawn * self.evaluations
 
     def info(self, memory: Any, t: Any) -> dict[str, Array]:
         """Nothing."""

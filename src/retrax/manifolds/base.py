@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 
 from retrax import _linalg
 from retrax._checks import integer
+from retrax._tree import add, scale
 from retrax.manifolds._fields import FrozenFields, aliased
 from retrax.typing import Array, Point, Tangent
 
@@ -181,6 +182,18 @@ class ArrayManifold(Manifold):
 def as_factor(numbers: Array, manifold: Manifold) -> Array:
     """Numbers, one for each leading batch index, with axes added so that they multiply the manifold's points."""
     return numbers[(..., *(None for _ in manifold.ambient_shape))]
+
+
+def scaled(manifold: Manifold, numbers: Any, u: Tangent) -> Tangent:
+    """numbers · u, where numbers is one, or one for each leading batch index."""
+    if getattr(numbers, "ndim", 0) == 0:
+        return scale(numbers, u)
+    return manifold.each(lambda m, part: as_factor(numbers, m) * part, u)
+
+
+def plus(manifold: Manifold, u: Tangent, numbers: Any, v: Tangent) -> Tangent:
+    """u + numbers · v."""
+    return add(u, scaled(manifold, numbers, v))
 
 
 def transport_by_projection(manifold: Manifold, x: Array, y: Array, u: Array) -> Array:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from retrax import sampling, sources
+from retrax import _linalg, sampling, sources
 from retrax._tree import pytree, static
 from retrax.manifolds.base import Manifold
 from retrax.sources.base import PART_BYTES
@@ -74,6 +74,11 @@ class BatchOracle:
             BatchOracle(self.objective, jax.tree.map(lambda a: a[:first], self.batch)),
             BatchOracle(self.objective, jax.tree.map(lambda a: a[first:], self.batch)),
         )
+
+    def or_else(self, condition: Array, other: Any) -> "BatchOracle":
+        """This batch where the condition holds, else the other."""
+        choose = lambda a, b: _linalg.namespace(a).where(condition, a, b)  # noqa: E731
+        return BatchOracle(self.objective, jax.tree.map(choose, self.batch, other.batch))
 
 
 class Mean(Protocol):
@@ -191,6 +196,10 @@ class LargeBatchOracle:
         """The first so many samples, and the rest."""
         parts = self.mean.parts(first)
         return None if parts is None else (LargeBatchOracle(parts[0]), LargeBatchOracle(parts[1]))
+
+    def or_else(self, condition: Array, other: Any) -> Any:
+        """A restart has no condition."""
+        raise NotImplementedError("a large batch starts an estimate; it does not stand in for another")
 
 
 def add_trees(a: Any, b: Any) -> Any:

@@ -53,10 +53,14 @@ class Secant:
             smoothness, pairs = memory.smoothness, memory.pairs
         else:
             smoothness, pairs = self._measured(manifold, x, estimate, memory)
-        first = self.first_length / _positive(norm)
-        bound = self.safety / _positive(xp.sqrt(smoothness))
-        size = xp.where(pairs > 0, xp.where(2 * memory.size < bound, 2 * memory.size, bound), first)
-        return size, SecantMemory(smoothness, size, size * norm, pairs)
+        first = self.first_length / _linalg.positive(norm)
+        bound = self.safety / _linalg.positive(xp.sqrt(smoothness))
+        grown = xp.where(2 * memory.size < bound, 2 * memory.size, bound)
+        size = xp.where(pairs > 0, xp.where(memory.length > 0, grown, memory.size), first)
+        length = size * norm
+        if estimate.moves is not None:  # a point at rest has no secant
+            length = xp.where(estimate.moves, length, 0 * length)
+        return size, SecantMemory(smoothness, size, length, pairs)
 
     def _measured(self, manifold: Manifold, x: Point, estimate: Estimate, memory: SecantMemory) -> tuple[Array, Array]:
         """L̂² and the number of pairs, with the pair at hand."""
@@ -65,7 +69,7 @@ class Secant:
         squared = secant_difference(manifold, x, here, estimate.elsewhere)  # type: ignore[arg-type]
         back = estimate.elsewhere.point  # type: ignore[union-attr]
         length = memory.length if estimate.one_step_back else chord(manifold, x, back)
-        found = squared / _positive(length) ** 2
+        found = squared / _linalg.positive(length) ** 2
         # A difference at the resolution of the numbers tells nothing.
         resolution = _ROUNDINGS * _linalg.epsilon(squared)
         seen = (length > 0) & (squared > resolution**2 * manifold.inner(x, here, here))
@@ -86,9 +90,3 @@ def secant_difference(manifold: Manifold, x: Point, gradient: Tangent, elsewhere
 def chord(manifold: Manifold, x: Point, y: Point) -> Array:
     """The length of the step from y to x to first order, for any manifold: ‖P_x(x - y)‖."""
     return manifold.norm(x, manifold.project(x, subtract(x, y)))
-
-
-def _positive(a: Array) -> Array:
-    """a, and 1 where a is not positive: for quotients that are not used there."""
-    xp = _linalg.namespace(a)
-    return xp.where(a > 0, a, 1 + 0 * a)

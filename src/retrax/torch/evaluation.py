@@ -43,6 +43,10 @@ class Evaluated:
         """The closure sees the batch as a whole."""
         return None
 
+    def or_else(self, condition: Any, other: Any) -> Any:
+        """There are no parts to choose from."""
+        raise NotImplementedError("a closure's batch cannot be divided")
+
 
 def evaluate(closure: Closure) -> Any:
     """The loss; the closure leaves the gradients in the parameters."""
