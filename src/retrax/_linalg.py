@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from retrax import _jacobi, _kernel, _triangular
+from retrax import _jacobi, _kernel, _lapack, _triangular
 from retrax.typing import Array
 
 namespace = array_api_compat.array_namespace
