@@ -22,6 +22,12 @@ def deadlocks(version: str = jaxlib.__version__) -> bool:
     return FIRST_AFFECTED <= tuple(int(part) for part in version.split(".")[:3]) < FIRST_MENDED
 
 
+def prevent_deadlocks() -> None:
+    """What is needed with this jaxlib; of others, nothing is touched."""
+    if deadlocks():
+        call_with_single_matrices()
+
+
 def call_with_single_matrices() -> None:
     """Replace, in this process, how JAX's factorisations are lowered on the CPU; in the affected releases only."""
     # These releases are out and will not change, so neither will these two private names.
@@ -50,7 +56,3 @@ def _matrix_by_matrix(primitive: Any, single: Any) -> Any:
         return mlir.lower_fun(loop, multiple_results=primitive.multiple_results)(context, *operands)
 
     return lower
-
-
-if deadlocks():
-    call_with_single_matrices()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
 from typing import Any
 
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace) -> int:
     rows = [(REGISTRY[name], path.name if path else None) for name, path in available(args.data).items()]
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and importlib.util.find_spec("rich"):
         _table(str(data_directory(args.data)), rows)
         return 0
     print(f"data folder: {data_directory(args.data)}")

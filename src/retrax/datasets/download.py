@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from retrax._extras import optional
+
 from .checksums import check_published, check_recorded, record_path, sha256, write_atomically
 from .errors import DataError
 from .formats import reading
@@ -76,7 +78,7 @@ def verify(name: str, directory: str | os.PathLike[str] | None = None) -> str:
 
 
 def _download(archive: Archive, url: str, path: Path, report: Progress | None, help_text: str) -> None:
-    import pooch
+    pooch = optional("pooch")
 
     def downloader(url: str, target: str, _: object) -> None:
         _receive(url, Path(target), report)
@@ -101,8 +103,7 @@ def _download(archive: Archive, url: str, path: Path, report: Progress | None, h
 
 def _receive(url: str, path: Path, report: Progress | None) -> None:
     """Write what the server sends. (Pooch's own downloader leaves an interrupted connection open.)"""
-    import requests
-
+    requests = optional("requests")
     # The identity encoding keeps a server from sending a .gz that arrives unzipped.
     headers = {"Accept-Encoding": "identity"}
     with requests.get(url, stream=True, timeout=TIMEOUT, headers=headers) as response, path.open("wb") as file:
@@ -150,9 +151,7 @@ def _reporting(progress: Progress | bool | None, label: str) -> Iterator[Progres
 
 @contextmanager
 def _quiet_pooch() -> Iterator[None]:
-    import pooch
-
-    logger = pooch.get_logger()
+    logger = optional("pooch").get_logger()
     level = logger.level
     logger.setLevel(logging.WARNING)
     try:

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from retrax._extras import optional
+
 from .errors import DataError
 
 # No member of the six data sets comes near this; a larger one is a mistake or a decompression bomb.
@@ -82,7 +84,7 @@ def read_pgm(content: bytes, label: str = "image") -> NDArray[np.uint8]:
 
 def read_png(content: bytes, mode: str) -> NDArray[np.uint8]:
     """A PNG image as grey (`mode` "L") or colour ("RGB")."""
-    from PIL import Image
+    Image = optional("PIL.Image")
 
     try:
         with Image.open(io.BytesIO(content), formats=("PNG",)) as image:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from retrax._extras import optional
+
 from .errors import DataError
 
 ENVIRONMENT = "RETRAX_DATA"
@@ -199,9 +201,7 @@ def data_directory(directory: str | os.PathLike[str] | None = None) -> Path:
 
 def cache_directory() -> Path:
     """The folder of Retrax in the user's cache."""
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("retrax", appauthor=False))
+    return Path(optional("platformdirs").user_cache_dir("retrax", appauthor=False))
 
 
 def find_files(source: Source, folder: Path) -> list[Path] | None:
