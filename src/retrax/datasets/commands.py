@@ -10,8 +10,8 @@ from typing import Any
 from .download import fetch, verify
 from .errors import DataError
 from .features import KINDS, load_covariances
-from .registry import REGISTRY, Source, available, data_directory
-from .reporting import reporting
+from .progress_display import reporting
+from .registry import REGISTRY, RegistryEntry, available, data_directory
 
 
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:
@@ -55,7 +55,7 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-def _table(title: str, rows: list[tuple[Source, str | None]]) -> None:
+def _table(title: str, rows: list[tuple[RegistryEntry, str | None]]) -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from retrax._extras import optional
+from retrax._files import write_atomically
 
-from .checksums import check_published, check_recorded, record_path, sha256, write_atomically
+from .checksums import check_published, check_recorded, record_path, sha256
 from .errors import DataError
 from .formats import reading
 from .loading import Progress, load
-from .registry import REGISTRY, Archive, Source, advice, data_directory, find_source, require_files
+from .registry import REGISTRY, Archive, RegistryEntry, advice, data_directory, find_source, require_files
 
 TIMEOUT = 30  # seconds without a byte from the server
+DEADLINE = 3600.0  # seconds for one file, however steadily it drips
+LARGEST_DOWNLOAD = 1 << 30  # bytes; no official file comes near it
 
 
 def fetch(
@@ -27,7 +32,7 @@ def fetch(
     *,
     progress: Progress | bool | None = False,
     base_url: str | None = None,
-    registry: Mapping[str, Source] = REGISTRY,
+    registry: Mapping[str, RegistryEntry] = REGISTRY,
 ) -> list[Path]:
     """Download the official files of a data set that are not there yet, and check them all.
 
@@ -108,8 +113,14 @@ def _receive(url: str, path: Path, report: Progress | None) -> None:
     headers = {"Accept-Encoding": "identity"}
     with requests.get(url, stream=True, timeout=TIMEOUT, headers=headers) as response, path.open("wb") as file:
         response.raise_for_status()
-        total = int(response.headers.get("Content-Length", 0))
+        announced = response.headers.get("Content-Length", "")
+        total = int(announced) if announced.isdecimal() else 0
+        end = time.monotonic() + DEADLINE
         for chunk in response.iter_content(1 << 16):
+            if max(total, file.tell() + len(chunk)) > LARGEST_DOWNLOAD:
+                raise OSError(errno.EFBIG, f"more than {LARGEST_DOWNLOAD} bytes, which no official file has")
+            if time.monotonic() > end:
+                raise OSError(errno.ETIMEDOUT, f"not finished after {DEADLINE:g} seconds")
             file.write(chunk)
             if report:
                 report(file.tell(), total)
@@ -141,7 +152,7 @@ def _reason(error: OSError) -> str:
 @contextmanager
 def _reporting(progress: Progress | bool | None, label: str) -> Iterator[Progress | None]:
     if progress is True:
-        from .reporting import reporting
+        from .progress_display import reporting
 
         with reporting(label) as report:
             yield report
