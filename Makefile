@@ -10,12 +10,12 @@ PYTEST_ARGS ?=
 # The commands share one environment, and pip and pytest bring their own parallelism: `make -j` runs them in turn.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help reproduce test lint types format bench clean install-base install-dev install-bench
+.PHONY: help reproduce test lint types format bench clean install-experiments install-dev install-bench
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
-reproduce: install-base ## Set up, run the paper's SYN1 comparison, write figures and a report page into results/
+reproduce: install-experiments ## Set up, run the paper's SYN1 comparison, write figures and a report page into results/
 	@"$(VENV)/bin/python" -m retrax run pca-syn1 --out results && "$(VENV)/bin/python" -m retrax report --out results
 
 test: lint types ## Set up, then lint, types and all tests
@@ -39,15 +39,15 @@ clean: ## Remove the environment, caches and build products (results/ stays)
 	rm -rf "$(VENV)" build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-install-base:
-	$(call install,base,.,base)
+install-experiments:
+	$(call install,experiments,.[experiments],experiments)
 
 install-dev:
-	$(call install,dev,.[torch$(comma)dev],base dev)
+	$(call install,dev,.[torch$(comma)dev],experiments dev)
 
 # The benchmarks compare with libraries that the tests use too (geoopt, pyRiemann, scikit-learn).
 install-bench:
-	$(call install,bench,.[torch$(comma)dev$(comma)bench],base dev bench)
+	$(call install,bench,.[torch$(comma)dev$(comma)bench],experiments dev bench)
 
 comma := ,
 

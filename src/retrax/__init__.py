@@ -1,31 +1,17 @@
-"""Retrax: stochastic optimization on Riemannian manifolds."""
+"""Retrax: stochastic optimization on Riemannian manifolds.
 
-from typing import Any
+Importing it takes milliseconds: JAX, and what is built on it, is loaded when a name is first used.
+"""
 
-from retrax import datasets, estimators, problems, scalings, schedules, step_sizes
-from retrax._tree import pytree, static
-from retrax.checkpoint import Checkpoint
-from retrax.checks import check_gradient, check_retraction, check_transport
-from retrax.manifolds import SPD, Euclidean, Grassmann, Manifold, Product, Sphere, Stiefel
-from retrax.methods import (
-    Method,
-    crmsprop,
-    csgd_m,
-    radam,
-    ramsgrad,
-    rasa,
-    rsgd,
-    rspider,
-    rsrg,
-    rsrm,
-    rsvrg,
-)
-from retrax.minimize import minimize
-from retrax.problems import Problem
-from retrax.recording import History, InterruptedRun, Record, Result, Status, TerminatedRun
-from retrax.run import Run
-from retrax.sources import Pushed, Stream
-from retrax.sweep import Sweep, sweep
+# ruff: noqa: F405  (the names of __all__ are in _public)
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from retrax import datasets, estimators, problems, scalings, schedules, step_sizes
+    from retrax._public import *  # noqa: F403
 
 __version__ = "0.1.0"
 
@@ -75,11 +61,31 @@ __all__ = [
     "sweep",
 ]
 
+_FOLDERS = frozenset({"datasets", "estimators", "problems", "scalings", "schedules", "step_sizes", "torch"})
+
 
 def __getattr__(name: str) -> Any:
-    """`retrax.torch` on first use: PyTorch is optional, and slow to import."""
-    if name == "torch":
-        import importlib
-
-        return importlib.import_module("retrax.torch")
+    """A public name on first use."""
+    if name in _FOLDERS:
+        return importlib.import_module(f"retrax.{name}")
+    if name in __all__:
+        public = importlib.import_module("retrax._public")
+        globals().update({one: getattr(public, one) for one in set(__all__) - _FOLDERS})
+        return globals()[name]
     raise AttributeError(f"module 'retrax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """Keeps `retrax.minimize` and `retrax.sweep` functions when the modules of these names are imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in __all__ and name not in _FOLDERS and isinstance(value, ModuleType):
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -15,6 +15,13 @@ MOST_ENTRIES = 2**14
 """The largest arrays in a kernel: the compiler hands larger operations to threads, which a kernel lacks."""
 
 
+# From 0.10 on, XLA hands matrix products to a library of ready-made kernels, which a kernel of its own cannot contain.
+COMPILER_OPTIONS: dict[str, str] = (
+    {"xla_cpu_experimental_ynn_fusion_type": ""} if jax.__version_info__ >= (0, 10) else {}
+)
+"""What a program with matrix products in one kernel must be compiled with, as `jax.jit(..., compiler_options=...)`."""
+
+
 def in_one_kernel(function: Callable[..., Any], *arguments: Any) -> Any:
     """`function(*arguments)`, as a single function of the compiled program.
 

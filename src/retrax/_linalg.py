@@ -14,8 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from retrax import _jacobi, _kernel, _triangular
+from retrax import _jacobi, _kernel, _lapack, _triangular
 from retrax.typing import Array
+
+_lapack.prevent_deadlocks()
 
 namespace = array_api_compat.array_namespace
 is_jax = array_api_compat.is_jax_array

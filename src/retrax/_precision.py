@@ -3,9 +3,9 @@
 import contextlib
 import functools
 from collections.abc import Iterator
+from typing import Any
 
 import jax
-from threadpoolctl import ThreadpoolController
 
 
 @contextlib.contextmanager
@@ -19,8 +19,9 @@ def precision(dtype: str) -> Iterator[None]:
 
 
 @functools.cache
-def _blas() -> ThreadpoolController:
+def _blas() -> Any:
     """A handle on the BLAS libraries of this process, SciPy's among them: JAX's factorisations call that one."""
     import scipy.linalg.cython_lapack  # noqa: F401  A library is seen only once it is loaded.
+    from threadpoolctl import ThreadpoolController  # Not above: importing it sets an environment variable.
 
     return ThreadpoolController()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from retrax._extras import MissingExtraError, explain
 from retrax.experiments.environment import single_threaded_operations
 from retrax.experiments.specs import EXPERIMENTS, Experiment, UsageError, find
 
@@ -30,8 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         return int(parsed.run(parsed))
-    except (UsageError, DataError) as error:
+    except (UsageError, DataError, MissingExtraError) as error:
         return _fail(USER_MISTAKE, f"error: {error}")
+    except ModuleNotFoundError as error:
+        explained = explain(error)
+        if explained is None:
+            raise
+        return _fail(USER_MISTAKE, f"error: {explained}")
     except KeyboardInterrupt:
         again = "; the same command continues with what is missing" if hasattr(parsed, "jobs") else ""
         return _fail(INTERRUPTED, f"interrupted{again}")

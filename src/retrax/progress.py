@@ -1,20 +1,31 @@
 """A progress line for one run, shown on a terminal only unless asked for."""
 
+import importlib.util
 import sys
+import time
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+_SECONDS_BETWEEN_LINES = 1.0
+
 
 class ProgressLine:
-    """A context manager; `moved` after each stretch of steps, `measured` after each record."""
+    """A context manager; `moved` after each stretch of steps, `measured` after each record.
+
+    A bar where rich is installed (extra "experiments"), else a line now and then.
+    """
 
     def __init__(self, name: str, steps: int | None, show: bool | None) -> None:
         self._bar: Any = None
+        self._name, self._steps = name, steps
+        self._next_line = float("inf")
         if show is None:
             show = sys.stderr.isatty()
-        if show:
+        if show and not importlib.util.find_spec("rich"):
+            self._next_line = time.monotonic()
+        elif show:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -40,8 +51,12 @@ class ProgressLine:
 
     def measured(self, row: dict[str, Any]) -> None:
         """Show how good the run is; of a sweep, its best."""
+        shown = "gap" if "gap" in row else "loss"
+        finite = np.ravel(row[shown])[np.isfinite(np.ravel(row[shown]))]
+        note = f"{shown} {finite.min():.3e}" if finite.size else f"{shown} nan"
         if self._bar is not None:
-            shown = "gap" if "gap" in row else "loss"
-            finite = np.ravel(row[shown])[np.isfinite(np.ravel(row[shown]))]
-            best = f"{finite.min():.3e}" if finite.size else "nan"
-            self._bar.update(self._task, completed=row["step"], note=f"{shown} {best}")
+            self._bar.update(self._task, completed=row["step"], note=note)
+        elif time.monotonic() >= self._next_line or (self._next_line < float("inf") and row["step"] == self._steps):
+            self._next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
+            of = "" if self._steps is None else f" of {self._steps}"
+            print(f"{self._name}: step {row['step']}{of}, {note}", file=sys.stderr, flush=True)

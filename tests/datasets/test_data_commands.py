@@ -9,7 +9,7 @@ import pytest
 
 from retrax.datasets import REGISTRY, DataError
 from retrax.datasets.commands import add_parser
-from retrax.datasets.reporting import reporting
+from retrax.datasets.progress_display import reporting
 
 
 def run(*words: object) -> int:

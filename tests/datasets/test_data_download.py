@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from retrax.datasets import REGISTRY, DataError, fetch, load, verify
+from retrax.datasets import REGISTRY, DataError, download, fetch, load, verify
 
 
 def registry(name: str, url: str, folder, **changes):
@@ -119,6 +119,24 @@ def test_connection_cut_off(server, tmp_path):
     served.yaleb()
     with pytest.raises(DataError, match="could not download"):
         fetch("yaleb", tmp_path / "d", base_url=f"{url}/truncated")
+    assert listing(tmp_path / "d") == []
+
+
+def test_more_bytes_than_any_official_file_has(server, tmp_path, monkeypatch):
+    served, url = server
+    served.yaleb()
+    monkeypatch.setattr(download, "LARGEST_DOWNLOAD", 1000)
+    with pytest.raises(DataError, match="more than 1000 bytes"):
+        fetch("yaleb", tmp_path / "d", base_url=url)
+    assert listing(tmp_path / "d") == []
+
+
+def test_a_download_that_never_ends(server, tmp_path, monkeypatch):
+    served, url = server
+    served.yaleb()
+    monkeypatch.setattr(download, "DEADLINE", -1.0)
+    with pytest.raises(DataError, match="not finished after"):
+        fetch("yaleb", tmp_path / "d", base_url=url)
     assert listing(tmp_path / "d") == []
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy import ndimage, signal
 
+from retrax._files import write_atomically
 from retrax.datasets import REGISTRY, DataError, features
-from retrax.datasets.checksums import write_atomically
 
 
 @pytest.fixture(scope="module")
@@ -228,7 +228,7 @@ def test_failed_write_keeps_the_old_file(tmp_path):
 def test_killed_process_leaves_no_entry(tmp_path):
     code = (
         "import os, sys, pathlib\n"
-        "from retrax.datasets.checksums import write_atomically\n"
+        "from retrax._files import write_atomically\n"
         "write_atomically(pathlib.Path(sys.argv[1]), lambda file: (file.write(b'half'), file.flush(), os._exit(9)))\n"
     )
     run = subprocess.run([sys.executable, "-c", code, str(tmp_path / "entry.npy")], timeout=120, env=dict(os.environ))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import subprocess
 import sys
 import tarfile
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from retrax.datasets import REGISTRY, DataError, available, data_directory, load, pca_matrix
+from retrax.datasets import REGISTRY, DataError, available, data_directory, formats, load, pca_matrix
 from retrax.datasets.formats import read_pgm
 from retrax.datasets.images import area_matrix, area_resize, grey, tiles
 
@@ -207,6 +208,59 @@ def test_tar_without_the_files(archives):
 def test_wrong_record_length(archives):
     archives.tar("cifar-100-binary.tar.gz", {"train.bin": bytes(3075), "test.bin": bytes(3074)})
     fails("cifar100", archives.folder, "not a multiple of 3074")
+
+
+def npy(header: bytes, content: bytes = b"") -> bytes:
+    """A member of an npz with a header of our own."""
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + content
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"{'descr': '|u1', 'fortran_order': False, 'shape': (1125899906842624, 9, 7)}\n",  # a petabyte
+        b"{'descr': '|u1', 'fortran_order': False, 'shape': (-1, 9, 7)}\n",
+        b"{'descr': '|u1', 'fortran_order': False, 'shape': (2, 9, 7\n",  # NumPy gives a TokenError
+        b"{'descr': '|u1', 'fortran_order': False, 'shape': (1, 9, 7)}\n",  # less than there is
+    ],
+    ids=["huge", "negative", "broken", "short"],
+)
+def test_npz_header_that_lies(archives, header):
+    archives.zip("yaleb.npz", {"images.npy": npy(header, bytes(126)), "labels.npy": npy(header)})
+    fails("yaleb", archives.folder, "yaleb.npz is damaged or incomplete")
+
+
+def test_too_much_in_an_npz(archives, monkeypatch):
+    archives.npz("yaleb", images=np.zeros((40, 90, 70), dtype=np.uint8), labels=np.arange(40))
+    monkeypatch.setattr(formats, "LARGEST_TOTAL", 250_000)
+    fails("yaleb", archives.folder, "yaleb.npz is refused", "bytes together")
+
+
+def test_too_much_in_a_zip(archives, monkeypatch):
+    archives.yaleb()
+    monkeypatch.setattr(formats, "LARGEST_TOTAL", 2 * 192 * 168)  # each of the three images is smaller
+    fails("yaleb", archives.folder, "CroppedYale.zip is refused", "bytes together")
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_long_header_in_a_tar_is_refused(archives, kind):
+    with tarfile.open(archives.folder / "cifar-100-binary.tar.gz", "w:gz") as archive:
+        header = tarfile.TarInfo("header")
+        header.type, header.size = kind, 1 << 20
+        archive.addfile(header, io.BytesIO(b"1048576 comment=" + b"a" * (1 << 20)))
+    fails("cifar100", archives.folder, "refused: one of its headers claims 1048576 bytes")
+
+
+@pytest.mark.parametrize("label", [300, 0, -3])
+def test_covtype_label_out_of_range(archives, label):
+    row = ",".join(["1"] * 54 + [str(label)]) + "\n"
+    (archives.folder / "covtype.data.gz").write_bytes(gzip.compress(row.encode()))
+    fails("covtype", archives.folder, f"labels from {label} to {label}, not from 1 to 7")
+
+
+def test_object_number_that_is_no_label(archives):
+    archives.zip("coil-100.zip", {"obj300__0.png": archives.png(archives.images(32, 32, 3))})
+    fails("coil100", archives.folder, "coil-100.zip")
 
 
 def test_zip_without_images(archives):

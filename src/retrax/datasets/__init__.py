@@ -6,14 +6,14 @@ from . import features, synthetic
 from .download import fetch, verify
 from .errors import DataError
 from .loading import Dataset, load, pca_matrix
-from .registry import REGISTRY, Archive, Source, available, data_directory
+from .registry import REGISTRY, Archive, RegistryEntry, available, data_directory
 
 __all__ = [
     "REGISTRY",
     "Archive",
     "DataError",
     "Dataset",
-    "Source",
+    "RegistryEntry",
     "available",
     "data_directory",
     "features",

@@ -1,14 +1,10 @@
-"""SHA-256 of files, the checksum recorded beside a download, and writing files whole or not at all."""
+"""SHA-256 of files, and the checksum recorded beside a download."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
-import os
-import uuid
-from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
 from .errors import DataError
 from .formats import reading
@@ -51,19 +47,3 @@ def _compare(path: Path, actual: str, expected: str, origin: str) -> None:
             f"{path} has the wrong checksum (sha256 {actual[:12]}..., {origin} {expected[:12]}...): "
             "remove it and fetch it again"
         )
-
-
-def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Create or replace a file through `write`; a failure or a crash leaves the old file or none, never half of one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Not tempfile: its files stay private to the user, and data folders are often shared.
-    temporary = path.with_name(f".retrax-{uuid.uuid4().hex}.part")
-    try:
-        with temporary.open("xb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
 from typing import Any
 
 from .download import fetch, verify
 from .errors import DataError
 from .features import KINDS, load_covariances
-from .registry import REGISTRY, Source, available, data_directory
-from .reporting import reporting
+from .progress_display import reporting
+from .registry import REGISTRY, RegistryEntry, available, data_directory
 
 
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace) -> int:
     rows = [(REGISTRY[name], path.name if path else None) for name, path in available(args.data).items()]
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and importlib.util.find_spec("rich"):
         _table(str(data_directory(args.data)), rows)
         return 0
     print(f"data folder: {data_directory(args.data)}")
@@ -54,7 +55,7 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-def _table(title: str, rows: list[tuple[Source, str | None]]) -> None:
+def _table(title: str, rows: list[tuple[RegistryEntry, str | None]]) -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from .checksums import check_published, check_recorded, record_path, sha256, write_atomically
+from retrax._extras import optional
+from retrax._files import write_atomically
+
+from .checksums import check_published, check_recorded, record_path, sha256
 from .errors import DataError
 from .formats import reading
 from .loading import Progress, load
-from .registry import REGISTRY, Archive, Source, advice, data_directory, find_source, require_files
+from .registry import REGISTRY, Archive, RegistryEntry, advice, data_directory, find_source, require_files
 
 TIMEOUT = 30  # seconds without a byte from the server
+DEADLINE = 3600.0  # seconds for one file, however steadily it drips
+LARGEST_DOWNLOAD = 1 << 30  # bytes; no official file comes near it
 
 
 def fetch(
@@ -25,7 +32,7 @@ def fetch(
     *,
     progress: Progress | bool | None = False,
     base_url: str | None = None,
-    registry: Mapping[str, Source] = REGISTRY,
+    registry: Mapping[str, RegistryEntry] = REGISTRY,
 ) -> list[Path]:
     """Download the official files of a data set that are not there yet, and check them all.
 
@@ -76,7 +83,7 @@ def verify(name: str, directory: str | os.PathLike[str] | None = None) -> str:
 
 
 def _download(archive: Archive, url: str, path: Path, report: Progress | None, help_text: str) -> None:
-    import pooch
+    pooch = optional("pooch")
 
     def downloader(url: str, target: str, _: object) -> None:
         _receive(url, Path(target), report)
@@ -101,14 +108,19 @@ def _download(archive: Archive, url: str, path: Path, report: Progress | None, h
 
 def _receive(url: str, path: Path, report: Progress | None) -> None:
     """Write what the server sends. (Pooch's own downloader leaves an interrupted connection open.)"""
-    import requests
-
+    requests = optional("requests")
     # The identity encoding keeps a server from sending a .gz that arrives unzipped.
     headers = {"Accept-Encoding": "identity"}
     with requests.get(url, stream=True, timeout=TIMEOUT, headers=headers) as response, path.open("wb") as file:
         response.raise_for_status()
-        total = int(response.headers.get("Content-Length", 0))
+        announced = response.headers.get("Content-Length", "")
+        total = int(announced) if announced.isdecimal() else 0
+        end = time.monotonic() + DEADLINE
         for chunk in response.iter_content(1 << 16):
+            if max(total, file.tell() + len(chunk)) > LARGEST_DOWNLOAD:
+                raise OSError(errno.EFBIG, f"more than {LARGEST_DOWNLOAD} bytes, which no official file has")
+            if time.monotonic() > end:
+                raise OSError(errno.ETIMEDOUT, f"not finished after {DEADLINE:g} seconds")
             file.write(chunk)
             if report:
                 report(file.tell(), total)
@@ -140,7 +152,7 @@ def _reason(error: OSError) -> str:
 @contextmanager
 def _reporting(progress: Progress | bool | None, label: str) -> Iterator[Progress | None]:
     if progress is True:
-        from .reporting import reporting
+        from .progress_display import reporting
 
         with reporting(label) as report:
             yield report
@@ -150,9 +162,7 @@ def _reporting(progress: Progress | bool | None, label: str) -> Iterator[Progres
 
 @contextmanager
 def _quiet_pooch() -> Iterator[None]:
-    import pooch
-
-    logger = pooch.get_logger()
+    logger = optional("pooch").get_logger()
     level = logger.level
     logger.setLevel(logging.WARNING)
     try:

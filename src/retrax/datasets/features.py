@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .checksums import sha256, write_atomically
+from retrax._files import write_atomically
+
+from .checksums import sha256
 from .errors import DataError
 from .images import area_resize, grey, tiles
 from .loading import Progress, load
 from .memory import aligned_empty, read_npy
-from .registry import Source, cache_directory, data_directory, find_source, require_files
+from .registry import RegistryEntry, cache_directory, data_directory, find_source, require_files
 
 KINDS = ("gabor", "gradient")
 SCALES, ORIENTATIONS = 5, 8
@@ -141,7 +143,7 @@ def load_covariances(
 
 
 def cache_path(
-    source: Source,
+    source: RegistryEntry,
     paths: list[Path],
     kind: str,
     cache: str | os.PathLike[str] | None,
@@ -163,11 +165,11 @@ def _read_cache(path: Path, d: int) -> NDArray[np.float64] | None:
     return array if array.ndim == 3 and array.shape[1:] == (d, d) and array.dtype == np.float64 else None
 
 
-def _is_stand_in(source: Source, images: int) -> bool:
+def _is_stand_in(source: RegistryEntry, images: int) -> bool:
     return source.name == "kylberg" and images < source.count
 
 
-def _note(source: Source, kind: str, n: int, path: Path, ridge: float, unit_diagonal: bool) -> str:
+def _note(source: RegistryEntry, kind: str, n: int, path: Path, ridge: float, unit_diagonal: bool) -> str:
     features = "Gabor features of 32×32 grey images, 43×43" if kind == "gabor" else "[I,|Ix|,|Iy|,|Ixx|,|Iyy|], 5×5"
     scaling = "scaled to unit average diagonal" if unit_diagonal else "not scaled"
     note = f"{n} region covariances of {features}, ridge {ridge:g}, {scaling}"

@@ -9,6 +9,7 @@ import gzip
 import io
 import re
 import tarfile
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -19,10 +20,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from retrax._extras import optional
+
 from .errors import DataError
+from .memory import read_array
 
 # No member of the six data sets comes near this; a larger one is a mistake or a decompression bomb.
 LARGEST_MEMBER = 1 << 30
+# The largest, Kylberg's textures, has 1.5 GB of pixels.
+LARGEST_TOTAL = 2 << 30
+# What a tar says of a member beyond its fixed header (a long name, attributes): read at once, before anything else.
+LARGEST_TAR_HEADER = 1 << 16
 
 
 @contextmanager
@@ -36,12 +44,14 @@ def reading(path: Path) -> Iterator[None]:
         ArithmeticError,
         EOFError,
         KeyError,
+        MemoryError,
         NotImplementedError,
         OSError,
         RuntimeError,
         SyntaxError,  # Pillow's word for a broken PNG
         ValueError,
         tarfile.TarError,
+        tokenize.TokenError,  # NumPy's word for a broken npy header
         zipfile.BadZipFile,
         zlib.error,
     ) as error:
@@ -82,7 +92,7 @@ def read_pgm(content: bytes, label: str = "image") -> NDArray[np.uint8]:
 
 def read_png(content: bytes, mode: str) -> NDArray[np.uint8]:
     """A PNG image as grey (`mode` "L") or colour ("RGB")."""
-    from PIL import Image
+    Image = optional("PIL.Image")
 
     try:
         with Image.open(io.BytesIO(content), formats=("PNG",)) as image:
@@ -98,23 +108,16 @@ def read_npz(path: Path, members: tuple[str, ...]) -> list[NDArray[Any]]:
         missing = [name for name in members if f"{name}.npy" not in archive.namelist()]
         if missing:
             raise DataError(f"{path} has no array {missing[0]!r}: it needs {' and '.join(members)}")
+        _check_total(path, [archive.getinfo(f"{name}.npy").file_size for name in members])
         return [_read_npy(path, archive, name) for name in members]
 
 
 def _read_npy(path: Path, archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+    size = archive.getinfo(f"{name}.npy").file_size
     with archive.open(f"{name}.npy") as file:
-        version = np.lib.format.read_magic(file)
-        read_header = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }.get(version)
-        if read_header is None:
-            raise DataError(f"{path}: the array {name!r} is in an unknown npy version {version}")
-        _, _, dtype = read_header(file)
-    if dtype.hasobject:
-        raise DataError(f"{path}: the array {name!r} is a pickle of Python objects, which is refused")
-    with archive.open(f"{name}.npy") as file:
-        return np.lib.format.read_array(file, allow_pickle=False)
+        array = read_array(file, size, f"the array {name!r}")
+        file.read(1)  # Past the end: only there is the checksum compared.
+    return array
 
 
 def zip_members(
@@ -130,6 +133,8 @@ def zip_members(
                 if match and not info.is_dir():
                     _check_size(path, info.filename, info.file_size)
                     chosen.append((match, path, info))
+    if chosen:
+        _check_total(chosen[0][1], [info.file_size for _, _, info in chosen])
     chosen.sort(key=lambda member: member[0].string)
     current: zipfile.ZipFile | None = None
     try:
@@ -148,10 +153,24 @@ def zip_members(
             current.close()
 
 
+_TAR_HEADERS = frozenset(
+    (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+)
+
+
+class _Member(tarfile.TarInfo):
+    """A member of a tar whose extra headers are of a sane size; tarfile itself reads them whole, however long."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> Any:
+        if self.type in _TAR_HEADERS and self.size > LARGEST_TAR_HEADER:
+            raise DataError(f"{archive.name!s} is refused: one of its headers claims {self.size} bytes")
+        return super()._proc_member(archive)  # type: ignore[misc]
+
+
 def tar_members(path: Path, wanted: tuple[str, ...]) -> dict[str, bytes]:
     """The content of the members of a gzipped tar whose base names are `wanted`; all must be there."""
     found = {}
-    with reading(path), gzip.open(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
+    with reading(path), gzip.open(path) as stream, tarfile.open(fileobj=stream, mode="r:", tarinfo=_Member) as archive:
         for member in archive:
             _check_names(path, [member.name])
             if not (member.isfile() or member.isdir()):
@@ -181,3 +200,8 @@ def _check_names(path: Path, names: list[str]) -> None:
 def _check_size(path: Path, name: str, size: int) -> None:
     if size > LARGEST_MEMBER:
         raise DataError(f"{path} is refused: its member {name!r} claims {size} bytes")
+
+
+def _check_total(path: Path, sizes: list[int]) -> None:
+    if sum(sizes) > LARGEST_TOTAL:
+        raise DataError(f"{path} is refused: its members claim {sum(sizes)} bytes together")

@@ -19,7 +19,7 @@ from .errors import DataError
 from .formats import read_idx, read_npz, read_pgm, read_png, reading, tar_members, zip_members
 from .images import area_matrix, grey
 from .memory import aligned_empty
-from .registry import Source, data_directory, find_source, require_files
+from .registry import RegistryEntry, data_directory, find_source, require_files
 
 Progress = Callable[[int, int], None]
 Arrays = tuple[NDArray[Any], NDArray[Any]]
@@ -55,14 +55,15 @@ def load(name: str, directory: str | os.PathLike[str] | None = None, *, progress
     for path in paths:
         check_recorded(path)
     compact = paths[0].suffix == ".npz"
-    data, labels = _read_compact(source, paths[0]) if compact else _READERS[source.name](paths, progress)
+    with reading(paths[0]):
+        data, labels = _read_compact(source, paths[0]) if compact else _READERS[source.name](paths, progress)
     if len(data) == 0 or len(data) != len(labels):
         raise DataError(f"{paths[0]} holds {len(data)} {source.unit} and {len(labels)} labels")
     note = part_note(source, len(data), len(np.unique(labels)), paths[0])
     return Dataset(source.name, data, labels, note, paths[0].name)
 
 
-def part_note(source: Source, count: int, classes: int, path: Path) -> str:
+def part_note(source: RegistryEntry, count: int, classes: int, path: Path) -> str:
     """What to say of a data set that is not complete; empty for one that is."""
     if count == source.count:
         return ""
@@ -105,7 +106,7 @@ _COMPACT: dict[str, tuple[str, tuple[int | None, ...]]] = {
 }
 
 
-def _read_compact(source: Source, path: Path) -> Arrays:
+def _read_compact(source: RegistryEntry, path: Path) -> Arrays:
     member, shape = _COMPACT[source.name]
     data, labels = read_npz(path, (member, "labels"))
     fits = data.ndim == len(shape) + 1 and all(
@@ -133,7 +134,10 @@ def _read_covtype(paths: list[Path], progress: Progress | None) -> Arrays:
         table = np.loadtxt(file, delimiter=",", dtype=np.int16, ndmin=2)
     if table.shape[1] != 55:
         raise DataError(f"{paths[0]} has {table.shape[1]} columns, not 54 features and a label")
-    return np.ascontiguousarray(table[:, :54]), table[:, 54].astype(np.uint8)
+    labels = table[:, 54]
+    if len(labels) and not 1 <= labels.min() <= labels.max() <= 7:
+        raise DataError(f"{paths[0]} has labels from {labels.min()} to {labels.max()}, not from 1 to 7")
+    return np.ascontiguousarray(table[:, :54]), labels.astype(np.uint8)
 
 
 def _read_yaleb(paths: list[Path], progress: Progress | None) -> Arrays:

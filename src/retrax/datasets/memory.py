@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +24,28 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any = np.float64) -> NDArray[An
 def read_npy(path: Path) -> NDArray[Any]:
     """As `numpy.load` of an .npy file without objects, into memory that XLA accepts; ValueError if it is damaged."""
     with path.open("rb") as file:
-        if np.lib.format.read_magic(file) != (1, 0):
-            raise ValueError(f"{path} is of another version than this package writes")
-        shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(file)
-        if fortran_order or dtype.hasobject:
-            raise ValueError(f"{path} does not hold plain rows of numbers")
-        array = aligned_empty(shape, dtype)
-        if file.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes or file.read(1):
-            raise ValueError(f"{path} does not have the length that its header says")
-    return array
+        return read_array(file, path.stat().st_size, str(path))
+
+
+def read_array(file: IO[bytes], size: int, label: str) -> NDArray[Any]:
+    """An array in the npy format from a file of `size` bytes, read only once its header and that size agree."""
+    version = np.lib.format.read_magic(file)
+    read_header = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }.get(version)
+    if read_header is None:
+        raise ValueError(f"{label} is in an unknown npy version {version}")
+    shape, fortran_order, dtype = read_header(file)
+    if dtype.hasobject:
+        raise ValueError(f"{label} is a pickle of Python objects, which is refused")
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != size - file.tell():
+        raise ValueError(f"{label} does not have the length that its header says")
+    array = aligned_empty(shape[::-1] if fortran_order else shape, dtype)
+    content = array.reshape(-1).view(np.uint8).data
+    while content:  # A compressed file hands out its content in pieces.
+        count = file.readinto(content)  # type: ignore[attr-defined]
+        if not count:
+            raise ValueError(f"{label} ends too early")
+        content = content[count:]
+    return array.T if fortran_order else array

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from retrax._extras import optional
+
 from .errors import DataError
 
 ENVIRONMENT = "RETRAX_DATA"
@@ -27,7 +29,7 @@ class Archive:
 
 
 @dataclass(frozen=True)
-class Source:
+class RegistryEntry:
     """A data set: its official archives, its compact form, and how large it is when complete."""
 
     name: str
@@ -101,7 +103,7 @@ def _mnist(file: str, content: str) -> Archive:
 
 
 _SOURCES = (
-    Source(
+    RegistryEntry(
         "mnist",
         "handwritten digits, the 60000 training images, 28×28",
         (
@@ -117,7 +119,7 @@ _SOURCES = (
         count=60_000,
         classes=10,
     ),
-    Source(
+    RegistryEntry(
         "covtype",
         "forest cover types, 54 cartographic features",
         (
@@ -131,14 +133,14 @@ _SOURCES = (
         classes=7,
         unit="samples",
     ),
-    Source(
+    RegistryEntry(
         "yaleb",
         "Extended Yale B, cropped faces of 38 people, 192×168",
         (Archive("CroppedYale.zip", "http://vision.ucsd.edu/extyaleb/CroppedYaleBZip/CroppedYale.zip"),),
         count=2414,
         classes=38,
     ),
-    Source(
+    RegistryEntry(
         "cifar100",
         "CIFAR-100, training and test images made grey, 32×32",
         (
@@ -151,7 +153,7 @@ _SOURCES = (
         count=60_000,
         classes=100,
     ),
-    Source(
+    RegistryEntry(
         "coil100",
         "COIL-100, 100 objects from 72 sides, RGB reduced to 32×32",
         (
@@ -164,7 +166,7 @@ _SOURCES = (
         count=7200,
         classes=100,
     ),
-    Source(
+    RegistryEntry(
         "kylberg",
         "Kylberg textures without rotations, 576×576",
         tuple(
@@ -177,10 +179,10 @@ _SOURCES = (
         others=("subsetOfKylbergTextureDataset-6classes-40samples.zip",),
     ),
 )
-REGISTRY: Mapping[str, Source] = {source.name: source for source in _SOURCES}
+REGISTRY: Mapping[str, RegistryEntry] = {source.name: source for source in _SOURCES}
 
 
-def find_source(name: str, registry: Mapping[str, Source] = REGISTRY) -> Source:
+def find_source(name: str, registry: Mapping[str, RegistryEntry] = REGISTRY) -> RegistryEntry:
     """The registry entry of a data set, by name in any case."""
     try:
         return registry[name.lower()]
@@ -199,12 +201,10 @@ def data_directory(directory: str | os.PathLike[str] | None = None) -> Path:
 
 def cache_directory() -> Path:
     """The folder of Retrax in the user's cache."""
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("retrax", appauthor=False))
+    return Path(optional("platformdirs").user_cache_dir("retrax", appauthor=False))
 
 
-def find_files(source: Source, folder: Path) -> list[Path] | None:
+def find_files(source: RegistryEntry, folder: Path) -> list[Path] | None:
     """The files of the first form of a data set that is completely there, or None."""
     for form in source.forms:
         paths = [folder / file for file in form]
@@ -213,7 +213,7 @@ def find_files(source: Source, folder: Path) -> list[Path] | None:
     return None
 
 
-def require_files(source: Source, folder: Path) -> list[Path]:
+def require_files(source: RegistryEntry, folder: Path) -> list[Path]:
     """`find_files`, with an error that says what to fetch from where and where to put it."""
     paths = find_files(source, folder)
     if paths is None:
@@ -231,13 +231,13 @@ def available(directory: str | os.PathLike[str] | None = None) -> dict[str, Path
     return {name: paths[0] if paths else None for name, paths in found.items()}
 
 
-def advice(source: Source, folder: Path) -> str:
+def advice(source: RegistryEntry, folder: Path) -> str:
     """How to get a data set by hand."""
     other = " or ".join([f"{source.name}.npz", *source.others])
     return f"fetch {source.official} from {source.origin} and put it in {folder} (or put {other} there)"
 
 
-def _partly(source: Source, folder: Path) -> str:
+def _partly(source: RegistryEntry, folder: Path) -> str:
     missing = [archive.file for archive in source.archives if not (folder / archive.file).is_file()]
     if len(missing) == len(source.archives):
         return ""

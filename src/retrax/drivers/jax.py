@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from retrax import _kernel
 from retrax._kernel import in_one_kernel
 from retrax.drivers import kernel
 from retrax.drivers.base import Figures, Means, figures
@@ -185,7 +186,7 @@ def _with_data(mean: Any, data: Batch) -> Any:
 
 
 # A step is made of operations so small that handing one to another thread costs more than doing it.
-LOOP_OPTIONS = {"xla_cpu_multi_thread_eigen": False}
+LOOP_OPTIONS = {"xla_cpu_multi_thread_eigen": False, **_kernel.COMPILER_OPTIONS}
 _advance_jit = jax.jit(_advance, static_argnums=(0, 1, 2), compiler_options=LOOP_OPTIONS)
 _restart_drawn_jit = jax.jit(_restart_drawn, static_argnums=(0, 1, 2, 3))
 _restart_jit = jax.jit(_restart, static_argnums=(0, 1))

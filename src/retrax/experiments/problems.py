@@ -109,7 +109,7 @@ def samples(spec: ProblemSpec, place: Place) -> Samples:
 
 def _load(spec: ProblemSpec, place: Place) -> tuple[np.ndarray, str]:
     from retrax import datasets
-    from retrax.datasets.reporting import reporting
+    from retrax.datasets.progress_display import reporting
 
     if spec.family == "pca":
         return datasets.pca_matrix(spec.data, place.data)

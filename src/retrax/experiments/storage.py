@@ -4,13 +4,13 @@ import dataclasses
 import hashlib
 import json
 import math
-import os
 import uuid
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from retrax._files import write_atomically
 from retrax.experiments.specs import UsageError
 
 FORMAT = 1
@@ -52,20 +52,10 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Create or replace a file, at once or not at all."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        write_atomically(path, lambda file: file.write(content))
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise UsageError(f"cannot write {path} ({error.strerror}): name another folder by --out") from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

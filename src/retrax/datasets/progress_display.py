@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ SECONDS_BETWEEN_LINES = 5.0
 @contextmanager
 def reporting(label: str) -> Iterator[Progress]:
     """A progress(done, total) function that shows `label` and how far it is."""
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and importlib.util.find_spec("rich"):
         with _bar(label) as report:
             yield report
     else:

@@ -1,0 +1,26 @@
+"""The public functions and classes, gathered; `retrax` takes them from here when one is first used."""
+
+# ruff: noqa: F401
+from retrax._tree import pytree, static
+from retrax.checkpoint import Checkpoint
+from retrax.checks import check_gradient, check_retraction, check_transport
+from retrax.manifolds import SPD, Euclidean, Grassmann, Manifold, Product, Sphere, Stiefel
+from retrax.methods import (
+    Method,
+    crmsprop,
+    csgd_m,
+    radam,
+    ramsgrad,
+    rasa,
+    rsgd,
+    rspider,
+    rsrg,
+    rsrm,
+    rsvrg,
+)
+from retrax.minimize import minimize
+from retrax.problems import Problem
+from retrax.recording import History, InterruptedRun, Record, Result, Status, TerminatedRun
+from retrax.run import Run
+from retrax.sources import Pushed, Stream
+from retrax.sweep import Sweep, sweep
