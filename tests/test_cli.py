@@ -1,6 +1,6 @@
 """The command: exit codes, one clear line for a mistake, never a traceback."""
 
-import json
+import dataclasses
 import re
 import shlex
 import subprocess
@@ -61,9 +61,13 @@ def test_list_says_what_is_there(capsys, tmp_path):
 
 
 def test_list_says_what_is_done(capsys, tmp_path):
-    storage.write_json(tmp_path / "pca-syn1.json", {"format": storage.FORMAT, "quick": True})
+    from tests.experiments.conftest import made_result
+
+    storage.write_json(tmp_path / "pca-syn1.json", dataclasses.replace(made_result(), quick=True))
+    storage.write_json(tmp_path / "pca-syn2.json", {"format": 1})
     _, output, _ = run(capsys, "list", "--out", str(tmp_path))
     assert re.search(r"pca-syn1 .*done \(quick\)", output)
+    assert re.search(r"pca-syn2 .*unreadable", output)
 
 
 def test_an_unknown_experiment_gets_the_nearest(capsys, tmp_path):
@@ -162,7 +166,7 @@ def test_the_last_lines_say_what_was_found_and_where(capsys, tmp_path, monkeypat
     assert code == 0
     assert "HOLDS" in output
     assert f"{tmp_path}/figures/pca-syn1.png" in output.splitlines()[-1]
-    (tmp_path / "pca-syn1.json").write_text(json.dumps(result))
+    storage.write_json(tmp_path / "pca-syn1.json", result)
     code, output, _ = run(capsys, "report", "--out", str(tmp_path))
     assert code == 0
     assert "report.html" in output

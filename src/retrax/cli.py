@@ -6,10 +6,13 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from retrax.experiments.environment import single_threaded_operations
 from retrax.experiments.specs import EXPERIMENTS, Experiment, UsageError, find
+
+if TYPE_CHECKING:
+    from retrax.experiments.storage import Store
 
 USER_MISTAKE, FAILURE, INTERRUPTED = 2, 1, 130
 MAX_SEEDS, MAX_JOBS = 1000, 256
@@ -114,17 +117,15 @@ def _positive(text: str) -> float:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from retrax.experiments import problems
+    from retrax.experiments import workloads
     from retrax.experiments.storage import Store
 
-    place, store = problems.Place(args.data, args.cache), Store(args.out)
+    place, store = workloads.Place(args.data, args.cache), Store(args.out)
     rows = []
     for experiment in EXPERIMENTS.values():
-        there = problems.is_available(experiment.problem, place)
+        there = workloads.is_available(experiment.problem, place)
         data = "synthetic" if not experiment.needs else experiment.needs if there else f"{experiment.needs} MISSING"
-        result = store.result(experiment.name)
-        done = "" if result is None else "done (quick)" if result["quick"] else "done"
-        rows.append((experiment.name, experiment.figure, data, done, experiment.title))
+        rows.append((experiment.name, experiment.figure, data, _state(store, experiment.name), experiment.title))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for row in rows:
         print("  ".join([*(cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True)), row[4]]).rstrip())
@@ -135,12 +136,20 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
+def _state(store: "Store", name: str) -> str:
+    try:
+        result = store.result(name)
+    except UsageError:
+        return "unreadable"
+    return "" if result is None else "done (quick)" if result.quick else "done"
+
+
 def _run(args: argparse.Namespace) -> int:
-    from retrax.experiments import problems
+    from retrax.experiments import workloads
 
     experiments = [find(name) for name in dict.fromkeys(args.names)]
     for experiment in experiments:
-        problems.require(experiment.problem, problems.Place(args.data, args.cache))
+        workloads.require(experiment.problem, workloads.Place(args.data, args.cache))
     _carry_out(experiments, args)
     names = " and ".join(f"{args.out}/figures/{experiment.name}.png" for experiment in experiments)
     print(
@@ -150,10 +159,10 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _reproduce(args: argparse.Namespace) -> int:
-    from retrax.experiments import problems
+    from retrax.experiments import workloads
 
-    place = problems.Place(args.data, args.cache)
-    possible = [one for one in EXPERIMENTS.values() if problems.is_available(one.problem, place)]
+    place = workloads.Place(args.data, args.cache)
+    possible = [one for one in EXPERIMENTS.values() if workloads.is_available(one.problem, place)]
     for experiment in EXPERIMENTS.values():
         if experiment not in possible:
             print(f"skipping {experiment.name}: no {experiment.needs} in the data folder (`retrax data list`)")
@@ -165,13 +174,13 @@ def _carry_out(experiments: list[Experiment], args: argparse.Namespace) -> None:
     """Run experiments one after another; draw and sum up each as soon as it is finished."""
     from concurrent.futures.process import BrokenProcessPool
 
-    from retrax.experiments import display, problems, reporting, running, storage, units
+    from retrax.experiments import display, reporting, running, storage, units, workloads
 
     storage.prepare(args.out)
     run = running.Run(
         storage.Store(args.out),
         units.Asked(args.quick, args.seeds, args.epochs),
-        problems.Place(args.data, args.cache),
+        workloads.Place(args.data, args.cache),
         args.jobs,
     )
     for experiment in experiments:

@@ -1,11 +1,15 @@
 """Verdicts: each claim can hold, hold in part and fail, by the figures."""
 
+import math
+
 import pytest
 
-from retrax.experiments import claims
+from retrax.experiments import claims, environment
 from retrax.experiments.claims import FAILS, HOLDS, IN_PART, UNDECIDED
+from retrax.experiments.results import ComplexityResult
+from retrax.experiments.specs import ENTRIES
 
-from .conftest import made_result, made_series
+from .conftest import made_panel, made_result, made_series, with_series
 
 
 def methods(**finals):
@@ -57,19 +61,17 @@ def test_adaptive_fail():
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(1.0, HOLDS), (2.0, IN_PART), (5.0, FAILS)])
 def test_cost_per_step(seconds, verdict):
-    result = methods()
-    result["series"][0] = made_series("rsrm", [1e-3] * 3, seconds=seconds)
+    result = with_series(methods(), made_series("rsrm", [1e-3] * 3, seconds=seconds))
     assert claims.cost_per_step(result).verdict == verdict
 
 
 def test_run_time_is_compared_when_the_fastest_has_finished():
-    result = methods()
-    assert claims.runtime_best(result).verdict == HOLDS
-    result["series"][0] = made_series("rsrm", [1e-3] * 3, seconds=100.0)
-    assert claims.runtime_best(result).verdict == FAILS
-    assert "busy" not in claims.runtime_best(result).evidence
-    result["series"][0]["runs"]["load"] = 9.0
-    assert "busy: load 9.0 on 2 cores" in claims.runtime_best(result).evidence
+    assert claims.runtime_best(methods()).verdict == HOLDS
+    slow = claims.runtime_best(with_series(methods(), made_series("rsrm", [1e-3] * 3, seconds=100.0)))
+    assert slow.verdict == FAILS
+    assert "busy" not in slow.evidence
+    busy = claims.runtime_best(with_series(methods(), made_series("rsrm", [1e-3] * 3, load=99.0)))
+    assert f"busy: load 99.0 on {environment.machine().cores} cores" in busy.evidence
 
 
 def test_small_rates():
@@ -92,36 +94,35 @@ def test_first_batch(last, verdict):
 
 def test_slow_then_lower():
     assert claims.slow_then_lower(methods()).verdict == IN_PART  # lower, but also ahead from the start
-    slow = methods()
-    slow["series"][0]["runs"]["gap"] = [[1.0] * 10 + [1e-3]] * 3
+    slow = with_series(methods(), made_series("rsrm", [], gap=[[1.0] * 10 + [1e-3]] * 3))
     assert claims.slow_then_lower(slow).verdict == HOLDS
     assert claims.slow_then_lower(methods(rsrm=0.5)).verdict == FAILS
 
 
 def test_stability_is_how_little_a_curve_jumps():
-    result = methods()
-    for part in result["series"][1:]:
-        part["runs"]["gap"] = [[1.0, 0.1] * 5 + [0.1]] * 3
+    rough = [made_series(part.key, [], gap=[[1.0, 0.1] * 5 + [0.1]] * 3) for part in methods().series[1:]]
+    result = with_series(methods(), *rough)
     assert claims.stable(result).verdict == HOLDS
-    result["series"][0]["runs"]["gap"] = [[1.0, 0.001] * 5 + [0.001]] * 3
-    assert claims.stable(result).verdict == FAILS
+    rougher = made_series("rsrm", [], gap=[[1.0, 0.001] * 5 + [0.001]] * 3)
+    assert claims.stable(with_series(result, rougher)).verdict == FAILS
 
 
 def complexity(**exponents):
+    entries = {entry.key: entry for entry in ENTRIES}
     return [
-        {"complexity": {"key": label, "label": label.replace("_", "-")}, "exponent": value, "theory": -3}
-        for label, value in exponents.items()
+        ComplexityResult(f"sfo-{key}", entries[key.replace("_", "-")], 1.0, (0,), 100, (), value)
+        for key, value in exponents.items()
     ]
 
 
 @pytest.mark.parametrize(
     ("measured", "verdict"),
     [
-        ({"RSRM": -2.8, "RSGD": -3.9, "RASA_LR": -4.1}, HOLDS),
-        ({"RSRM": -2.8, "RSGD": -2.5, "RASA_LR": -4.1}, IN_PART),
-        ({"RSRM": -4.8, "RSGD": -2.5, "RASA_LR": -4.1}, FAILS),
-        ({"RSRM": None, "RSGD": -2.5, "RASA_LR": -4.1}, UNDECIDED),
-        ({"RSRM": -2.9, "RSGD": None, "RASA_LR": None}, HOLDS),
+        ({"rsrm": -2.8, "rsgd": -3.9, "rasa_lr": -4.1}, HOLDS),
+        ({"rsrm": -2.8, "rsgd": -2.5, "rasa_lr": -4.1}, IN_PART),
+        ({"rsrm": -4.8, "rsgd": -2.5, "rasa_lr": -4.1}, FAILS),
+        ({"rsrm": math.nan, "rsgd": -2.5, "rasa_lr": -4.1}, UNDECIDED),
+        ({"rsrm": -2.9, "rsgd": math.nan, "rasa_lr": math.nan}, HOLDS),
     ],
 )
 def test_exponents(measured, verdict):
@@ -130,8 +131,7 @@ def test_exponents(measured, verdict):
 
 def test_full_gradients():
     parts = [made_series(key, [final] * 3, panel="finite") for key, final in (("rsrm", 1e-3), ("rsrg", 1e-2))]
-    panels = [{"key": "finite", "title": "t", "samples": 1000}]
-    result = made_result(*parts, made_series("rsvrg", [1e-9] * 3, panel="finite"), panels=panels)
+    result = made_result(*parts, made_series("rsvrg", [1e-9] * 3, panel="finite"), panels=[made_panel("finite")])
     found = claims.full_gradients(result)
     assert found.verdict == HOLDS
     assert "from epoch 1 on" in found.evidence
@@ -140,5 +140,5 @@ def test_full_gradients():
 @pytest.mark.parametrize(("final", "verdict"), [(1.1e-3, HOLDS), (1.5e-3, IN_PART), (1e-2, FAILS)])
 def test_transports(final, verdict):
     parts = [made_series("a", [1e-3] * 3, panel="pca"), made_series("b", [final] * 3, panel="pca")]
-    result = made_result(*parts, panels=[{"key": "pca", "title": "PCA"}])
+    result = made_result(*parts, panels=[made_panel("pca", "PCA")])
     assert claims.transports_alike(result).verdict == verdict

@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from retrax.experiments import complexity, problems
-from retrax.experiments.complexity import ENTRIES, batch_sizes, exponent, first_hits
+from retrax.experiments import complexity, workloads
+from retrax.experiments.complexity import batch_sizes, exponent, first_hits
+from retrax.experiments.specs import ENTRIES
 
 
 def test_the_exponent_is_the_slope_of_the_logarithms():
@@ -39,12 +40,12 @@ def test_batches_of_the_online_setting_grow_as_the_theory_says():
 
 @pytest.mark.parametrize("key", ["rsgd", "rsrg", "rspider"])
 def test_measuring_a_small_problem(tiny, key):
-    problem = problems.build(tiny.problem, problems.Place())
+    problem = workloads.build(tiny.problem, workloads.Place())
     entry = next(entry for entry in ENTRIES if entry.key == key)
     tolerances = (3.0, 2.0, 1.5)
     found = complexity.measure(problem, entry, tolerances, 4000, (0, 1), lambda share, what: None)
-    assert found["variance"] == pytest.approx(_variance(problem), rel=1e-6)
-    medians = [point["median"] for point in found["points"]]
+    assert found.variance == pytest.approx(_variance(problem), rel=1e-6)
+    medians = [point.median for point in found.points]
     assert all(math.isfinite(median) for median in medians)
     if key == "rsgd":
         assert medians == sorted(medians)

@@ -1,9 +1,13 @@
 """Figures: both formats, the paper's layout, and styles that can be told apart without colour."""
 
+import math
+
+import numpy as np
 import pytest
 
 from retrax.experiments import figures, series, styles
-from retrax.experiments.specs import EXPERIMENTS
+from retrax.experiments.results import ComplexityResult, Point
+from retrax.experiments.specs import ENTRIES, EXPERIMENTS
 from retrax.experiments.storage import Store
 
 from .conftest import made_result, made_series
@@ -29,20 +33,16 @@ def test_drawing_the_same_result_twice_gives_the_same_bytes(paper_like, out):
 
 def test_runs_that_diverge_or_reach_zero_are_drawn_without_a_warning(out):
     gap = [[1.0, 0.0, -1e-16], [1.0, None, None], [1.0, None, None]]
-    part = made_series("rsrm", [0.1] * 3, gap=gap)
-    part["runs"]["sfo"] = [0, 10, 20]
-    part["runs"]["seconds"] = [[0, 0.1, 0.2], [0, None, None], [0, None, None]]
+    part = made_series("rsrm", [], gap=gap)
     assert figures.draw_experiment(made_result(part), Store(out))
 
 
 def test_a_complexity_panel_is_drawn(out):
-    entry = {
-        "complexity": {"key": "rsrm", "label": "RSRM"},
-        "theory": -3.0,
-        "exponent": None,
-        "points": [{"epsilon": 1.0, "median": 10.0}, {"epsilon": 0.5, "median": None}],
-    }
-    assert figures.draw_experiment(made_result(made_series("rsrm", [0.1]), complexity=[entry]), Store(out))
+    points = tuple(
+        Point(epsilon, 0.1, median, np.array([median]), {}) for epsilon, median in ((1, 10), (0.5, math.nan))
+    )
+    measured = ComplexityResult("sfo-rsrm", ENTRIES[0], 1.0, (0,), 100, points, math.nan)
+    assert figures.draw_experiment(made_result(made_series("rsrm", [0.1]), complexity=[measured]), Store(out))
 
 
 def test_the_composites_have_the_papers_layout():

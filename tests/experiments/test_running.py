@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from retrax.experiments import running, tuning
-from retrax.experiments.problems import Place
+from retrax.experiments import running, storage, tuning
+from retrax.experiments.encoding import to_json
 from retrax.experiments.storage import Store
 from retrax.experiments.units import Asked
+from retrax.experiments.workloads import Place
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 def start(out, *more):
     """The command `retrax run tiny` in a process of its own."""
     command = [sys.executable, "-m", "tests.experiments.tiny_command", "run", "tiny", "--out", str(out), *more]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "src")))}
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
@@ -54,16 +55,16 @@ def test_a_result_describes_itself_and_names_no_person_or_folder(tiny, out, sile
     result, computed = run(out, silent)(tiny)
     text = (out / "tiny.json").read_text()
     assert computed
-    assert json.loads(text) == result
-    assert result["settings"]["epochs"] == 2
-    assert result["settings"]["seeds"] == [0, 1, 2]
-    assert result["panels"][0]["data_note"] == "tiny <data>"
-    assert {"python", "jax", "numpy", "retrax"} <= set(result["environment"]["versions"])
-    assert {"processor", "cores"} <= set(result["environment"]["machine"])
-    for part in result["series"]:
-        assert len(part["runs"]["gap"]) == 3
-        assert len(part["tuning"]["candidates"]) >= 3
-        assert all(len(c["gap"]) == 2 for c in part["tuning"]["candidates"])
+    assert json.loads(text) == to_json(result)
+    assert result.settings.budget.epochs == 2
+    assert result.settings.budget.seeds == (0, 1, 2)
+    assert result.panels[0].data_note == "tiny <data>"
+    assert {"python", "jax", "numpy", "retrax"} <= set(result.environment.versions)
+    assert result.environment.machine.cores >= 1
+    for part in result.series:
+        assert len(part.runs.gap) == 3
+        assert len(part.tuning.candidates) >= 3
+        assert all(len(candidate.gap) == 2 for candidate in part.tuning.candidates)
     for private in (str(Path.home()), str(out), socket.gethostname()):
         assert private not in text
     assert not re.search(rf"\b{re.escape(getpass.getuser())}\b", text)
@@ -74,6 +75,17 @@ def test_a_finished_experiment_is_not_repeated(tiny, out, silent, monkeypatch):
     monkeypatch.setattr(tuning, "run_series", None)
     _, computed = run(out, silent)(tiny)
     assert not computed
+
+
+def test_a_result_of_an_older_format_is_named_and_computed_anew(tiny, out, silent):
+    out.mkdir()
+    (out / "tiny.json").write_text('{"format": 1}')
+    _, computed = run(out, silent)(tiny)
+    assert computed
+    assert silent.said == [
+        f"computing anew: {out / 'tiny.json'} cannot be used: it has format 1, and this version reads format "
+        f"{storage.FORMAT}; delete it and run tiny again"
+    ]
 
 
 def test_finished_units_are_kept_and_others_are_not_trusted(tiny, out, silent, monkeypatch):

@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 
 import retrax as rx
-from retrax.experiments import problems, series, tuning
-from retrax.experiments.specs import GRID
-from retrax.experiments.tuning import Budget, Tuner, ladder, neighbours, run_series, steps_for
+from retrax.experiments import series, tuning, workloads
+from retrax.experiments.results import Choice
+from retrax.experiments.specs import GRID, Budget
+from retrax.experiments.tuning import Tuner, ladder, neighbours, run_series, steps_for
 
 BUDGET = Budget(epochs=5, grid=(0.5, 0.1, 0.01), seeds=(0, 1, 2), tuning_seeds=(0, 1), records=10, tuning_records=5)
 
 
 @pytest.fixture
 def problem(tiny):
-    return problems.build(tiny.problem, problems.Place())
+    return workloads.build(tiny.problem, workloads.Place())
 
 
 def nothing(share, what):
@@ -78,32 +79,32 @@ def test_diverged_runs_never_win(problem):
 def test_variants_are_tried_around_the_best_rate_of_the_first(problem, tiny):
     tuned = tiny.series[2]
     result = run_series(problem, tuned, BUDGET, nothing)
-    candidates = {(entry["variant"]["rho"], entry["rate"]) for entry in result["tuning"]["candidates"]}
+    candidates = {(candidate.variant["rho"], candidate.rate) for candidate in result.tuning.candidates}
     assert {rate for rho, rate in candidates if rho == 0.1} >= set(BUDGET.grid)
     assert len([rate for rho, rate in candidates if rho == 0.5]) >= 3
-    best = min(result["tuning"]["candidates"], key=lambda entry: entry["median_final"])
-    assert result["best"] == {"rate": best["rate"], "variant": best["variant"]}
+    best = min(result.tuning.candidates, key=lambda candidate: candidate.median_final)
+    assert result.best == Choice(best.rate, best.variant)
 
 
 def test_single_runs_agree_with_the_sweep_and_have_a_clock(problem):
     budget = dataclasses.replace(BUDGET, records=5)
     result = run_series(problem, series.rsrm(20), budget, nothing)
-    best = next(c for c in result["tuning"]["candidates"] if c["rate"] == result["best"]["rate"])
-    np.testing.assert_allclose(result["runs"]["gap"][:2], best["gap"], rtol=1e-4, atol=1e-9)
-    seconds = result["runs"]["seconds"]
-    assert seconds.shape == result["runs"]["gap"].shape
+    best = next(candidate for candidate in result.tuning.candidates if candidate.rate == result.best.rate)
+    np.testing.assert_allclose(result.runs.gap[:2], best.gap, rtol=1e-4, atol=1e-9)
+    seconds = result.runs.seconds
+    assert seconds.shape == result.runs.gap.shape
     assert np.all(np.diff(seconds, axis=1) > 0)
 
 
 def test_a_single_rate_is_not_tuned(problem):
     result = run_series(problem, series.rsrm(20, rates=(0.05,)), BUDGET, nothing)
-    assert result["tuning"] is None
-    assert result["best"]["rate"] == 0.05
+    assert result.tuning is None
+    assert result.best.rate == 0.05
 
 
 def test_a_first_batch_larger_than_the_data_is_all_the_data(problem):
     result = run_series(problem, series.rsrm(10_000, rates=(0.05,)), BUDGET, nothing)
-    assert result["runs"]["sfo"][-1] >= 200
+    assert result.runs.sfo[-1] >= 200
 
 
 def test_a_run_that_diverges_is_padded():

@@ -3,10 +3,10 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from retrax.experiments.results import ExperimentResult
 from retrax.experiments.summary import Curve, curves, number
 
 HOLDS, IN_PART, FAILS = "holds", "holds in part", "does not hold here"
@@ -25,19 +25,19 @@ class Verdict:
     evidence: str
 
 
-Judge = Callable[[dict[str, Any]], Verdict]
+Judge = Callable[[ExperimentResult], Verdict]
 
 
-def verdicts(result: dict[str, Any]) -> list[Verdict]:
+def verdicts(result: ExperimentResult) -> list[Verdict]:
     """The verdicts on all the claims that an experiment tests."""
-    return [_JUDGES[name](result) for name in result["claims"]]
+    return [_JUDGES[name](result) for name in result.claims]
 
 
-def _by_key(result: dict[str, Any], panel: str | None = None) -> dict[str, Curve]:
+def _by_key(result: ExperimentResult, panel: str | None = None) -> dict[str, Curve]:
     return {curve.key: curve for curve in curves(result, panel)}
 
 
-def _paper(result: dict[str, Any]) -> list[Curve]:
+def _paper(result: ExperimentResult) -> list[Curve]:
     return [curve for curve in curves(result) if curve.in_paper]
 
 
@@ -46,7 +46,7 @@ def _final(curve: Curve) -> str:
     return f"{curve.label} {median} [{low}, {high}]"
 
 
-def rsrm_best(result: dict[str, Any]) -> Verdict:
+def rsrm_best(result: ExperimentResult) -> Verdict:
     """RSRM ends lowest; in full if its quartile band lies below the next one's."""
     ranked = sorted(_paper(result), key=lambda curve: curve.final[1])
     rsrm = _by_key(result)["rsrm"]
@@ -63,7 +63,7 @@ def rsrm_best(result: dict[str, Any]) -> Verdict:
     return Verdict("RSRM outperforms the other one-sample methods for the same SFO", verdict, evidence)
 
 
-def runtime_best(result: dict[str, Any]) -> Verdict:
+def runtime_best(result: ExperimentResult) -> Verdict:
     """RSRM is lowest at the time when the fastest method has spent its SFO budget."""
     paper = _paper(result)
     limit = min(float(curve.time[-1]) for curve in paper)
@@ -79,13 +79,13 @@ def runtime_best(result: dict[str, Any]) -> Verdict:
     return Verdict("RSRM keeps its lead when measured by run time", verdict, evidence + _busy(result))
 
 
-def _busy(result: dict[str, Any]) -> str:
+def _busy(result: ExperimentResult) -> str:
     """A remark where the machine had other work while run times were measured."""
-    load, cores = max(part["runs"]["load"] for part in result["series"]), result["environment"]["machine"]["cores"]
+    load, cores = max(part.runs.load for part in result.series), result.environment.machine.cores
     return f" (the machine was busy: load {load:.1f} on {cores} cores)" if load > cores + 0.5 else ""
 
 
-def adaptive_like_sgd(result: dict[str, Any]) -> Verdict:
+def adaptive_like_sgd(result: ExperimentResult) -> Verdict:
     """Adaptive methods end within a factor of 2 of RSGD."""
     by_key = _by_key(result)
     ratios = {key: by_key[key].final[1] / by_key["rsgd"].final[1] for key in ADAPTIVE}
@@ -97,7 +97,7 @@ def adaptive_like_sgd(result: dict[str, Any]) -> Verdict:
     return Verdict("On easy data adaptive methods perform like well-tuned SGD", verdict, evidence)
 
 
-def rho_default(result: dict[str, Any]) -> Verdict:
+def rho_default(result: ExperimentResult) -> Verdict:
     """ρ₀ = 0.1 ends within a quarter of the tuned ρ₀'s gap; in part: within a factor of 2."""
     by_key = _by_key(result)
     default, tuned = by_key["rsrm"], by_key["rsrm-rho"]
@@ -110,7 +110,7 @@ def rho_default(result: dict[str, Any]) -> Verdict:
     return Verdict("The default ρ₀ = 0.1 performs well", verdict, evidence)
 
 
-def cost_per_step(result: dict[str, Any]) -> Verdict:
+def cost_per_step(result: ExperimentResult) -> Verdict:
     """RSRM's step takes at most 1.5 times RSGD's, and cRMSProp's is not the cheapest."""
     by_key = _by_key(result)
     micro = {key: 1e6 * by_key[key].seconds_per_step for key in ("rsrm", "rsgd", "crmsprop", "rasa-lr")}
@@ -124,7 +124,7 @@ def cost_per_step(result: dict[str, Any]) -> Verdict:
     )
 
 
-def small_rates_beat_sgd(result: dict[str, Any]) -> Verdict:
+def small_rates_beat_sgd(result: ExperimentResult) -> Verdict:
     """RSRM with η₀ = 0.005 and 0.001 against the best-tuned RSGD."""
     found = curves(result)
     rsgd = next(curve for curve in found if curve.key == "rsgd")
@@ -140,7 +140,7 @@ def small_rates_beat_sgd(result: dict[str, Any]) -> Verdict:
     return Verdict("RSRM with η₀ = 0.005 and 0.001 outperforms the best-tuned SGD", verdict, evidence)
 
 
-def first_batch_insensitive(result: dict[str, Any]) -> Verdict:
+def first_batch_insensitive(result: ExperimentResult) -> Verdict:
     """Final gaps for all first batches within a factor of 2, and none of the larger ones best by that much."""
     found = curves(result)
     finals = {curve.label.split("=")[1]: curve.final[1] for curve in found}
@@ -154,7 +154,7 @@ def first_batch_insensitive(result: dict[str, Any]) -> Verdict:
     )
 
 
-def slow_then_lower(result: dict[str, Any]) -> Verdict:
+def slow_then_lower(result: ExperimentResult) -> Verdict:
     """RSRM is not first after a tenth of the budget, and is first at the end."""
     paper = _paper(result)
     early = 0.1 * float(paper[0].sfo[-1])
@@ -174,7 +174,7 @@ def roughness(curve: Curve) -> float:
     return float(np.median(np.std(np.diff(logs, axis=1), axis=1)))
 
 
-def stable(result: dict[str, Any]) -> Verdict:
+def stable(result: ExperimentResult) -> Verdict:
     """RSRM's curve is smoother than all of the others'."""
     paper = _paper(result)
     rough = {curve.label: roughness(curve) for curve in paper}
@@ -187,7 +187,7 @@ def stable(result: dict[str, Any]) -> Verdict:
     return Verdict("RSRM converges more stably than the others", verdict, evidence)
 
 
-def adaptive_fail(result: dict[str, Any]) -> Verdict:
+def adaptive_fail(result: ExperimentResult) -> Verdict:
     """cRMSProp and RASA end above twice RSGD's final gap."""
     by_key = _by_key(result)
     keys = ("crmsprop", "rasa-l", "rasa-r", "rasa-lr")
@@ -198,33 +198,30 @@ def adaptive_fail(result: dict[str, Any]) -> Verdict:
     return Verdict("On the real data cRMSProp and RASA fail to perform comparably", verdict, evidence)
 
 
-def exponents(result: dict[str, Any]) -> Verdict:
+def exponents(result: ExperimentResult) -> Verdict:
     """RSRM needs fewer SFO for small ε than RSGD and RASA, growing with a smaller exponent, near -3."""
-    entries = {part["complexity"]["key"]: part for part in result["complexity"]}
-    measured = {part["complexity"]["label"]: part["exponent"] for part in entries.values()}
+    measured = {part.entry.key: part.exponent for part in result.complexity}
     text = ", ".join(
-        f"{part['complexity']['label']} {'–' if part['exponent'] is None else format(part['exponent'], '.2f')} "
-        f"(theory {part['theory']:.3g})"
-        for part in entries.values()
+        f"{part.entry.label} {number(part.exponent)} (theory {part.entry.exponent:.3g})" for part in result.complexity
     )
-    rsrm, others = measured["RSRM"], (measured["RSGD"], measured["RASA-LR"])
-    if rsrm is None:
+    rsrm, others = measured["rsrm"], (measured["rsgd"], measured["rasa-lr"])
+    if math.isnan(rsrm):
         verdict = UNDECIDED
     else:
-        slower = [other is None or other < rsrm for other in others]
+        slower = [math.isnan(other) or other < rsrm for other in others]
         verdict = HOLDS if all(slower) and rsrm >= -3.3 else IN_PART if any(slower) else FAILS
     return Verdict(
         "RSRM needs Õ(ε⁻³) oracle calls where RSGD and RASA need O(ε⁻⁴)", verdict, f"measured exponents: {text}"
     )
 
 
-def full_gradients(result: dict[str, Any]) -> Verdict:
+def full_gradients(result: ExperimentResult) -> Verdict:
     """Not a claim of the paper: what finite-sum methods do when full gradients are allowed."""
     by_key = _by_key(result, "finite")
     rsrm, reduced = by_key["rsrm"], min((by_key["rsvrg"], by_key["rsrg"]), key=lambda curve: curve.final[1])
     overtaken = reduced.final[1] < rsrm.final[1]
     crossing = next((float(s) for s in reduced.sfo if reduced.median_at_sfo(s) < rsrm.median_at_sfo(s)), math.inf)
-    samples = result["panels"][0]["samples"]
+    samples = result.panels[0].samples
     evidence = f"final gap: {_final(rsrm)}; {_final(reduced)}; " + (
         f"{reduced.label} is lower from epoch {number(crossing / samples)} on"
         if overtaken
@@ -237,15 +234,15 @@ def full_gradients(result: dict[str, Any]) -> Verdict:
     )
 
 
-def transports_alike(result: dict[str, Any]) -> Verdict:
+def transports_alike(result: ExperimentResult) -> Verdict:
     """Not a claim of the paper: whether projection, which its theory excludes, costs anything."""
     texts, spreads = [], []
-    for panel in result["panels"]:
-        found = curves(result, panel["key"])
+    for panel in result.panels:
+        found = curves(result, panel.key)
         finals = [curve.final[1] for curve in found]
         spreads.append(max(finals) / min(finals))
         shown = ", ".join(f"{c.label} {number(c.final[1])} ({1e6 * c.seconds_per_step:.0f} µs a step)" for c in found)
-        texts.append(f"{panel['title']}: {shown}")
+        texts.append(f"{panel.title}: {shown}")
     verdict = HOLDS if max(spreads) <= 1.25 else IN_PART if max(spreads) <= ALIKE else FAILS
     return Verdict(
         "Beyond the paper: projection does as well as the isometric transports that the theory asks for",

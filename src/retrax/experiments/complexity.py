@@ -1,49 +1,18 @@
 """Table 1 measured: how many oracle calls each method needs to reach ‖grad F‖ ≤ ε, and how fast that grows."""
 
-import dataclasses
 import math
 from typing import Any
 
 import numpy as np
 
+from retrax.experiments.results import ComplexityResult, Point
+from retrax.experiments.specs import Entry
 from retrax.experiments.tuning import Notify
 
 RATES = (1.0, 0.5, 0.1, 0.05, 0.01, 0.005)
 CONSTANT_RATES = (0.5, 0.1, 0.05, 0.01)
 RESOLUTIONS = (1 / 64, 1 / 8, 1.0)
 MAX_CYCLES = 60
-
-
-@dataclasses.dataclass(frozen=True)
-class Entry:
-    """A method of Table 1. `exponent` is the theory's p in SFO = O(ε^p).
-
-    A restarting method has its batches as powers of σ/ε: `small` for b, `period` for m; the large batch is (σ/ε)².
-    """
-
-    key: str
-    label: str
-    recipe: str
-    exponent: float
-    batch_size: int = 10
-    first_batch_size: int | None = None
-    small: float = 0.0
-    period: float = 0.0
-
-    @property
-    def restarting(self) -> bool:
-        """Whether its batches depend on ε."""
-        return self.period > 0
-
-
-ENTRIES = (
-    Entry("rsrm", "RSRM", "rsrm", -3, 5, 100),
-    Entry("rsgd", "RSGD", "rsgd", -4),
-    Entry("rasa-lr", "RASA-LR", "rasa", -4),
-    Entry("rsvrg", "RSVRG", "rsvrg", -10 / 3, small=4 / 3, period=2 / 3),
-    Entry("rsrg", "RSRG", "rsrg", -3, small=1, period=1),
-    Entry("rspider", "RSPIDER", "rspider", -3, small=1, period=1),
-)
 
 
 def gradient_variance(problem: Any, samples: int = 4096) -> float:
@@ -62,7 +31,7 @@ def gradient_variance(problem: Any, samples: int = 4096) -> float:
 
 def measure(
     problem: Any, entry: Entry, tolerances: tuple[float, ...], budget: int, seeds: tuple[int, ...], notify: Notify
-) -> dict[str, Any]:
+) -> ComplexityResult:
     """The SFO that a method needs for each ε, with the best step size for each, and the measured exponent."""
     variance = gradient_variance(problem)
     if entry.restarting:
@@ -72,16 +41,10 @@ def measure(
         ]
     else:
         found = _decaying(problem, entry, tolerances, budget, seeds, notify)
-    medians = [row["median"] for row in found]
-    return {
-        "theory": entry.exponent,
-        "variance": variance,
-        "seeds": seeds,
-        "budget": budget,
-        "tolerances": tolerances,
-        "points": found,
-        "exponent": exponent(tolerances, medians),
-    }
+    medians = [point.median for point in found]
+    return ComplexityResult(
+        f"sfo-{entry.key}", entry, variance, seeds, budget, tuple(found), exponent(tolerances, medians)
+    )
 
 
 def exponent(tolerances: tuple[float, ...], medians: list[float]) -> float:
@@ -100,7 +63,7 @@ def first_hits(sfo: np.ndarray, norms: np.ndarray, epsilon: float) -> np.ndarray
 
 def _decaying(
     problem: Any, entry: Entry, tolerances: tuple[float, ...], budget: int, seeds: tuple[int, ...], notify: Notify
-) -> list[dict[str, Any]]:
+) -> list[Point]:
     """One run serves all ε. Three lengths of the same run record its beginning more finely."""
     import retrax as rx
 
@@ -145,7 +108,7 @@ def _restarting(
     seeds: tuple[int, ...],
     notify: Notify,
     begun: float,
-) -> dict[str, Any]:
+) -> Point:
     """Batches and period as the theory of the online setting asks for this ε."""
     import retrax as rx
 
@@ -169,13 +132,7 @@ def _restarting(
     return _row(epsilon, CONSTANT_RATES, first_hits(result.sfo, result.curves["gradient_norm"], epsilon), sizes)
 
 
-def _row(epsilon: float, rates: tuple[float, ...], hits: np.ndarray, sizes: dict[str, int]) -> dict[str, Any]:
+def _row(epsilon: float, rates: tuple[float, ...], hits: np.ndarray, sizes: dict[str, int]) -> Point:
     medians = np.median(hits, axis=1)
     best = int(np.argmin(medians))
-    return {
-        "epsilon": epsilon,
-        "rate": rates[best],
-        "median": float(medians[best]),
-        "sfo": hits[best],
-        "batches": sizes,
-    }
+    return Point(epsilon, rates[best], float(medians[best]), hits[best], sizes)

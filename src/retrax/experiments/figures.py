@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from retrax.experiments import storage
+from retrax.experiments.results import ComplexityResult, ExperimentResult, Results
 from retrax.experiments.storage import Store
 from retrax.experiments.styles import style_of
-from retrax.experiments.summary import Curve, curves, rate_text
+from retrax.experiments.summary import Curve, curves, number, rate_text
 
 FORMATS = ("png", "pdf")
 DPI = 110
@@ -67,10 +68,10 @@ COMPOSITES: dict[str, tuple[str, int, tuple[tuple[str, str], ...]]] = {
 _AXES = {"sfo": "SFO", "time": "Run time (s)"}
 
 
-def draw_experiment(result: dict[str, Any], store: Store) -> list[Path]:
+def draw_experiment(result: ExperimentResult, store: Store) -> list[Path]:
     """The figure of one experiment: each panel against SFO and against run time."""
-    panels = [(panel["key"], panel["title"]) for panel in result["panels"]]
-    rows = len(panels) + bool(result["complexity"])
+    panels = [(panel.key, panel.title) for panel in result.panels]
+    rows = len(panels) + bool(result.complexity)
     with _figure(2, rows) as (figure, axes):
         for row, (key, title) in enumerate(panels):
             found = curves(result, key)
@@ -78,18 +79,18 @@ def draw_experiment(result: dict[str, Any], store: Store) -> list[Path]:
                 _draw(axes[row][column], found, axis, with_beside=True)
                 axes[row][column].set_title(f"{textwrap.fill(title, 40)}\nagainst {_AXES[axis]}", fontsize=8)
             _legend(axes[row][1], outside=True)
-        if result["complexity"]:
-            _draw_complexity(axes[-1][0], result["complexity"])
+        if result.complexity:
+            _draw_complexity(axes[-1][0], result.complexity)
             axes[-1][1].set_visible(False)
-        return _save(figure, store.out / "figures" / result["experiment"])
+        return _save(figure, store.out / "figures" / result.experiment)
 
 
-def drawn_composites(results: dict[str, dict[str, Any]]) -> list[str]:
+def drawn_composites(results: Results) -> list[str]:
     """Which of the paper's figures there are results for."""
     return [name for name, (_, _, cells) in COMPOSITES.items() if any(cell in results for cell, _ in cells)]
 
 
-def draw_composites(results: dict[str, dict[str, Any]], store: Store) -> list[Path]:
+def draw_composites(results: Results, store: Store) -> list[Path]:
     """The paper's figures from whatever results exist; a missing one leaves a labelled gap."""
     written = []
     for name in drawn_composites(results):
@@ -105,7 +106,7 @@ def draw_composites(results: dict[str, dict[str, Any]], store: Store) -> list[Pa
     return written
 
 
-def _cell(axis: Any, result: dict[str, Any] | None, name: str, horizontal: str, letter: str) -> None:
+def _cell(axis: Any, result: ExperimentResult | None, name: str, horizontal: str, letter: str) -> None:
     kind = "SFO" if horizontal == "sfo" else "run time"
     if result is None:
         axis.text(0.5, 0.5, f"{name}\nnot run", ha="center", va="center", color="0.4", transform=axis.transAxes)
@@ -114,7 +115,7 @@ def _cell(axis: Any, result: dict[str, Any] | None, name: str, horizontal: str, 
         axis.set_title(f"{letter} {name} vs. {kind}", fontsize=8)
         return
     _draw(axis, curves(result), horizontal, with_beside=False)
-    axis.set_title(f"{letter} {name} vs. {kind}{' (quick)' if result['quick'] else ''}", fontsize=8)
+    axis.set_title(f"{letter} {name} vs. {kind}{' (quick)' if result.quick else ''}", fontsize=8)
     _legend(axis, outside=False)
 
 
@@ -193,12 +194,11 @@ def _legend(axis: Any, outside: bool) -> None:
         )
 
 
-def _draw_complexity(axis: Any, entries: list[dict[str, Any]]) -> None:
+def _draw_complexity(axis: Any, entries: tuple[ComplexityResult, ...]) -> None:
     """SFO over ε, both logarithmic."""
     for position, part in enumerate(entries):
-        entry, style = part["complexity"], style_of(part["complexity"]["key"], position)
-        points = [(point["epsilon"], point["median"]) for point in part["points"] if point["median"] is not None]
-        slope = "–" if part["exponent"] is None else f"{part['exponent']:.2f}"
+        entry, style = part.entry, style_of(part.entry.key, position)
+        points = [(point.epsilon, point.median) for point in part.points if math.isfinite(point.median)]
         axis.plot(
             [epsilon for epsilon, _ in points],
             [sfo for _, sfo in points],
@@ -206,7 +206,7 @@ def _draw_complexity(axis: Any, entries: list[dict[str, Any]]) -> None:
             linestyle=(0, style.dash) if style.dash else "-",
             marker=style.marker,
             markersize=4,
-            label=f"{entry['label']}: slope {slope} (theory {part['theory']:.3g})",
+            label=f"{entry.label}: slope {number(part.exponent)} (theory {entry.exponent:.3g})",
         )
     axis.set_xscale("log")
     axis.set_yscale("log")

@@ -1,26 +1,29 @@
 """The results as Markdown, for the documentation; pictures are expected in `figures/` beside it."""
 
-from typing import Any
-
 from retrax.experiments import claims
 from retrax.experiments.figures import COMPOSITES, drawn_composites
+from retrax.experiments.results import ComplexityResult, ExperimentResult, Results
 from retrax.experiments.specs import EXPERIMENTS
 from retrax.experiments.summary import TARGETS, Row, number, rate_text, table
 
 
-def render(results: dict[str, dict[str, Any]]) -> str:
+def render(results: Results) -> str:
     """A document with a section for each experiment."""
     sections = (line for result in results.values() for line in section(result))
     return "\n".join([*opening(results), *overview(results), *composites(results), *sections])
 
 
-def opening(results: dict[str, dict[str, Any]]) -> list[str]:
+def opening(results: Results) -> list[str]:
     """The title, how the results were made, and on what."""
-    environments = [result["environment"] for result in results.values()]
-    machines = dict.fromkeys("{processor}, {cores} cores, {system}".format(**e["machine"]) for e in environments)
+    environments = [result.environment for result in results.values()]
+    machines = dict.fromkeys(
+        f"{e.machine.processor}, {e.machine.cores} cores, {e.machine.system}" for e in environments
+    )
     packages = ("python", "retrax", "jax", "numpy", "scipy")
-    versions = dict.fromkeys(", ".join(f"{name} {e['versions'][name]}" for name in packages) for e in environments)
-    jobs = max(result["settings"]["jobs"] for result in results.values())
+    versions = dict.fromkeys(
+        ", ".join(f"{name} {e.versions.get(name, '?')}" for name in packages) for e in environments
+    )
+    jobs = max(result.settings.jobs for result in results.values())
     missing = [name for name in EXPERIMENTS if name not in results]
     return [
         "# Results",
@@ -32,7 +35,7 @@ def opening(results: dict[str, dict[str, Any]]) -> list[str]:
     ]
 
 
-def composites(results: dict[str, dict[str, Any]]) -> list[str]:
+def composites(results: Results) -> list[str]:
     """The paper's figures, as far as there are results for them."""
     lines = [
         line for name in drawn_composites(results) for line in (f"![{COMPOSITES[name][0]}](figures/{name}.png)", "")
@@ -40,7 +43,7 @@ def composites(results: dict[str, dict[str, Any]]) -> list[str]:
     return ["## The paper's figures", "", *lines] if lines else []
 
 
-def overview(results: dict[str, dict[str, Any]]) -> list[str]:
+def overview(results: Results) -> list[str]:
     """All verdicts in one table."""
     lines = ["## Verdicts on the paper's claims", "", "| experiment | claim | verdict |", "|---|---|---|"]
     for name, result in results.items():
@@ -48,26 +51,26 @@ def overview(results: dict[str, dict[str, Any]]) -> list[str]:
     return [*lines, ""]
 
 
-def section(result: dict[str, Any]) -> list[str]:
+def section(result: ExperimentResult) -> list[str]:
     """One experiment: settings, tables, verdicts."""
-    settings = result["settings"]
+    budget = result.settings.budget
     lines = [
-        f"## {result['experiment']}",
+        f"## {result.experiment}",
         "",
-        f"{result['title']} ({result['figure']}).{' A quick run.' if result['quick'] else ''}",
+        f"{result.title} ({result.figure}).{' A quick run.' if result.quick else ''}",
         "",
-        f"Budget {settings['epochs']:g} epochs of SFO, {len(settings['seeds'])} seeds, "
-        f"{len(settings['tuning_seeds'])} of them for tuning; computed in {result['wall_seconds']:.0f} s.",
-        *(f"{note}" for note in result["notes"]),
+        f"Budget {budget.epochs:g} epochs of SFO, {len(budget.seeds)} seeds, "
+        f"{len(budget.tuning_seeds)} of them for tuning; computed in {result.wall_seconds:.0f} s.",
+        *result.notes,
         "",
-        f"![{result['title']}](figures/{result['experiment']}.png)",
+        f"![{result.title}](figures/{result.experiment}.png)",
         "",
     ]
-    for panel in result["panels"]:
-        lines += [f"Data{' of ' + panel['title'] if len(result['panels']) > 1 else ''}: {panel['data_note']}.", ""]
-        lines += [*panel_table(table(result, panel["key"])), ""]
-    if result["complexity"]:
-        lines += [*complexity_table(result["complexity"]), ""]
+    for panel in result.panels:
+        lines += [f"Data{' of ' + panel.title if len(result.panels) > 1 else ''}: {panel.data_note}.", ""]
+        lines += [*panel_table(table(result, panel.key)), ""]
+    if result.complexity:
+        lines += [*complexity_table(result.complexity), ""]
     lines += [f"- {v.claim}: **{v.verdict}**. {v.evidence}." for v in claims.verdicts(result)]
     return [*lines, ""]
 
@@ -98,15 +101,14 @@ def _reached(sfo: float, seconds: float) -> str:
     return f"{number(sfo)} ({number(seconds, 2)})" if sfo < float("inf") else "–"
 
 
-def complexity_table(entries: list[dict[str, Any]]) -> list[str]:
+def complexity_table(entries: tuple[ComplexityResult, ...]) -> list[str]:
     """SFO for each ε, with the measured exponent beside the theory's."""
-    tolerances = entries[0]["tolerances"]
+    tolerances = [point.epsilon for point in entries[0].points]
     lines = [
         "| method | " + " | ".join(f"ε={epsilon:g}" for epsilon in tolerances) + " | exponent | theory |",
         "|---|" + "---:|" * (len(tolerances) + 2),
     ]
     for part in entries:
-        cells = " | ".join("–" if p["median"] is None else number(p["median"]) for p in part["points"])
-        slope = "–" if part["exponent"] is None else f"{part['exponent']:.2f}"
-        lines.append(f"| {part['complexity']['label']} | {cells} | {slope} | {part['theory']:.3g} |")
+        cells = " | ".join(number(point.median) for point in part.points)
+        lines.append(f"| {part.entry.label} | {cells} | {number(part.exponent)} | {part.entry.exponent:.3g} |")
     return lines

@@ -1,9 +1,13 @@
 """A series: one curve of a figure, that is, a method with its settings. Data only; nothing here runs."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-Options = tuple[tuple[str, Any], ...]
+if TYPE_CHECKING:
+    from retrax.methods import Method
+
+Options = tuple[tuple[str, float | str], ...]
 """Keyword arguments as pairs, so that a spec can be frozen and written to a file."""
 
 
@@ -32,11 +36,12 @@ class Series:
     """Further keyword arguments of the problem, such as its transport."""
     note: str = ""
 
-    def method(self, learning_rate: float, variant: Options = ()) -> Any:
+    def method(self, learning_rate: float, variant: Options = ()) -> "Method":
         """The method with this step size."""
         import retrax
 
-        return getattr(retrax, self.recipe)(learning_rate, **dict(self.options), **dict(variant))
+        recipe: Callable[..., Method] = getattr(retrax, self.recipe)
+        return recipe(learning_rate, **dict(self.options), **dict(variant))
 
 
 RHO_GRID = (0.05, 0.1, 0.3, 0.5, 0.9)

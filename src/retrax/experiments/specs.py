@@ -15,12 +15,12 @@ class UsageError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class ProblemSpec:
-    """What is minimised: a family of problems and the data. Built by `problems.build`."""
+    """What is minimised: a family of problems and the data. Built by `workloads.build`."""
 
     family: str
     """"pca", "ica" (joint diagonalization) or "rc" (Riemannian centroid)."""
     data: str
-    """A synthetic set of `problems.SYNTHETIC`, or a real data set."""
+    """A synthetic set of `workloads.SYNTHETIC`, or a real data set."""
     rank: int | None = None
     real: bool = False
 
@@ -28,6 +28,50 @@ class ProblemSpec:
     def needs(self) -> str:
         """The real data set it needs; empty for synthetic data."""
         return self.data if self.real else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """How much to run."""
+
+    epochs: float
+    grid: tuple[float, ...]
+    seeds: tuple[int, ...]
+    tuning_seeds: tuple[int, ...]
+    records: int
+    tuning_records: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A method of Table 1. `exponent` is the theory's p in SFO = O(ε^p).
+
+    A restarting method has its batches as powers of σ/ε: `small` for b, `period` for m; the large batch is (σ/ε)².
+    """
+
+    key: str
+    label: str
+    recipe: str
+    exponent: float
+    batch_size: int = 10
+    first_batch_size: int | None = None
+    small: float = 0.0
+    period: float = 0.0
+
+    @property
+    def restarting(self) -> bool:
+        """Whether its batches depend on ε."""
+        return self.period > 0
+
+
+ENTRIES = (
+    Entry("rsrm", "RSRM", "rsrm", -3, 5, 100),
+    Entry("rsgd", "RSGD", "rsgd", -4),
+    Entry("rasa-lr", "RASA-LR", "rasa", -4),
+    Entry("rsvrg", "RSVRG", "rsvrg", -10 / 3, small=4 / 3, period=2 / 3),
+    Entry("rsrg", "RSRG", "rsrg", -3, small=1, period=1),
+    Entry("rspider", "RSPIDER", "rspider", -3, small=1, period=1),
+)
 
 
 @dataclasses.dataclass(frozen=True)

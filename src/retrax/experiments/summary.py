@@ -2,9 +2,10 @@
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
+
+from retrax.experiments.results import ExperimentResult, SeriesResult
 
 TARGETS = (1e-1, 1e-2, 1e-3, 1e-4)
 
@@ -80,31 +81,27 @@ def quartiles(runs: np.ndarray) -> np.ndarray:
     return np.percentile(values, [25, 50, 75], axis=0, method="nearest")
 
 
-def _array(values: Any) -> np.ndarray:
-    return np.array(values, dtype=np.float64)  # null becomes NaN
-
-
-def curves(result: dict[str, Any], panel: str | None = None) -> list[Curve]:
+def curves(result: ExperimentResult, panel: str | None = None) -> list[Curve]:
     """The series of a result (of one panel), in the order of the spec."""
-    made = [_curve(part) for part in result["series"]]
-    return [curve for curve in made if panel is None or curve.panel == panel]
+    return [curve_of(part) for part in result.series if panel is None or part.series.panel == panel]
 
 
-def _curve(part: dict[str, Any]) -> Curve:
-    series, runs, tuning = part["series"], part["runs"], part["tuning"]
+def curve_of(part: SeriesResult) -> Curve:
+    """The curve of one series."""
+    series, runs, tuning = part.series, part.runs, part.tuning
     return Curve(
-        key=series["key"],
-        label=series["label"],
-        panel=series["panel"],
-        in_paper=series["in_paper"],
-        batch_size=series["batch_size"],
-        rate=part["best"]["rate"],
-        variant=part["best"]["variant"],
-        beyond_grid=bool(tuning) and part["best"]["rate"] in tuning["beyond_grid"],
-        steps=part["steps"],
-        sfo=_array(runs["sfo"]),
-        seconds=_array(runs["seconds"]),
-        gap=_array(runs["gap"]),
+        key=series.key,
+        label=series.label,
+        panel=series.panel,
+        in_paper=series.in_paper,
+        batch_size=series.batch_size,
+        rate=part.best.rate,
+        variant=part.best.variant,
+        beyond_grid=tuning is not None and part.best.rate in tuning.beyond_grid,
+        steps=part.steps,
+        sfo=runs.sfo,
+        seconds=runs.seconds,
+        gap=runs.gap,
     )
 
 
@@ -119,7 +116,7 @@ class Row:
     """(SFO, seconds) for each of TARGETS."""
 
 
-def table(result: dict[str, Any], panel: str | None = None) -> list[Row]:
+def table(result: ExperimentResult, panel: str | None = None) -> list[Row]:
     """One row per series, best first."""
     ranked = sorted(curves(result, panel), key=lambda curve: curve.final[1])
     return [

@@ -4,11 +4,17 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from retrax.experiments.results import Candidate, Choice, Runs, SeriesResult, Tuning
 from retrax.experiments.series import Options, Series
+from retrax.experiments.specs import Budget
+
+if TYPE_CHECKING:
+    from retrax.methods import Method
+    from retrax.problems import Problem
 
 CRITERION = "smallest median over the tuning seeds of the final gap at the SFO budget"
 MAX_EXTENSIONS = 2
@@ -16,30 +22,18 @@ Notify = Callable[[float, str], None]
 """notify(share of the work done, what is being done)."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Budget:
-    """How much to run."""
-
-    epochs: float
-    grid: tuple[float, ...]
-    seeds: tuple[int, ...]
-    tuning_seeds: tuple[int, ...]
-    records: int
-    tuning_records: int
-
-
 def ladder(low: int = -6, high: int = 3) -> tuple[float, ...]:
     """Step sizes ..., 5, 1, 0.5, 0.1, ...: the paper's grid continued both ways, falling."""
     return tuple(float(f"{digit}e{power}") for power in range(high, low - 1, -1) for digit in (5, 1))
 
 
-def steps_for(method: Any, batch_size: int, first_batch_size: int | None, samples: int, sfo: float) -> int:
+def steps_for(method: "Method", batch_size: int, first_batch_size: int | None, samples: int, sfo: float) -> int:
     """How many steps of a method spend about `sfo` oracle calls."""
     first = first_batch_size or (samples if method.first_batch_size == "all" else batch_size)
     cost = batch_size * method.evaluations
     if method.restart_every is None:
         return max(1, 1 + round((sfo - first) / cost))
-    period = max(1, samples // batch_size) if method.restart_every == "epoch" else method.restart_every
+    period = max(1, samples // batch_size) if method.restart_every == "epoch" else int(method.restart_every)
     cycle = first + (period - 1) * cost
     cycles, rest = divmod(sfo, cycle)
     return max(1, int(cycles) * period + (1 + round((rest - first) / cost) if rest >= first else 0))
@@ -48,7 +42,7 @@ def steps_for(method: Any, batch_size: int, first_batch_size: int | None, sample
 class Tuner:
     """The sweeps of one series; `curves[variant, η₀]` has shape (seeds, records)."""
 
-    def __init__(self, problem: Any, series: Series, budget: Budget, steps: int, notify: Notify) -> None:
+    def __init__(self, problem: "Problem", series: Series, budget: Budget, steps: int, notify: Notify) -> None:
         self.problem, self.series, self.budget, self.steps, self.notify = problem, series, budget, steps, notify
         self.curves: dict[tuple[int, float], np.ndarray] = {}
         self.sfo: list[int] = []
@@ -97,7 +91,7 @@ class Tuner:
         """All pairs and tuning seeds in one vmapped compilation; the sweep's step sizes are the pairs' numbers."""
         import retrax as rx
 
-        def method(index: float) -> Any:
+        def method(index: float) -> "Method":
             variant, rate = pairs[int(index)]
             return self.series.method(rate, self.series.variants[variant])
 
@@ -125,7 +119,7 @@ def neighbours(rate: float) -> tuple[float, ...]:
     return rungs[max(0, rungs.index(rate) - 1) : rungs.index(rate) + 2]
 
 
-def run_series(problem: Any, series: Series, budget: Budget, notify: Notify) -> dict[str, Any]:
+def run_series(problem: "Problem", series: Series, budget: Budget, notify: Notify) -> SeriesResult:
     """Tune a series and run its best; everything that a result file holds of it."""
     samples = len(problem.data)
     if series.first_batch_size is not None and series.first_batch_size > samples:
@@ -136,40 +130,37 @@ def run_series(problem: Any, series: Series, budget: Budget, notify: Notify) -> 
     tuner = Tuner(problem, series, budget, steps, lambda share, what: notify(0.5 * share, what))
     tuned = len(grid) > 1 or len(series.variants) > 1
     variant, rate = tuner.tune(grid) if tuned else (0, grid[0])
-    runs = run_singly(problem, series, budget, steps, series.variants[variant], rate, notify)
-    return {
-        "steps": steps,
-        "best": {"rate": rate, "variant": dict(series.variants[variant])},
-        "tuning": _tuning_record(tuner, series, grid) if tuned else None,
-        "runs": runs,
-    }
+    return SeriesResult(
+        key=series.key,
+        series=series,
+        steps=steps,
+        best=Choice(rate, numbers(series.variants[variant])),
+        tuning=_tuning_record(tuner, series, grid) if tuned else None,
+        runs=run_singly(problem, series, budget, steps, series.variants[variant], rate, notify),
+    )
 
 
-def _tuning_record(tuner: Tuner, series: Series, grid: Sequence[float]) -> dict[str, Any]:
-    pairs = sorted(tuner.curves, key=lambda pair: (pair[0], -pair[1]))
-    return {
-        "criterion": CRITERION,
-        "seeds": tuner.budget.tuning_seeds,
-        "sfo": tuner.sfo,
-        "beyond_grid": sorted({rate for _, rate in pairs if rate not in grid}, reverse=True),
-        "candidates": [
-            {
-                "variant": dict(series.variants[variant]),
-                "rate": rate,
-                "median_final": tuner.median_final((variant, rate)),
-                "gap": tuner.curves[variant, rate],
-            }
-            for variant, rate in pairs
-        ],
-    }
+def numbers(variant: Options) -> dict[str, float]:
+    """A variant as a result holds it."""
+    return {name: float(value) for name, value in variant}
 
 
-COLUMNS = ("gap", "gradient_norm", "seconds")
+def _tuning_record(tuner: Tuner, series: Series, grid: Sequence[float]) -> Tuning:
+    return Tuning(
+        criterion=CRITERION,
+        seeds=tuner.budget.tuning_seeds,
+        sfo=tuple(tuner.sfo),
+        beyond_grid=tuple(sorted({rate for _, rate in tuner.curves if rate not in grid}, reverse=True)),
+        candidates=tuple(
+            Candidate(rate, numbers(series.variants[variant]), tuner.median_final((variant, rate)), gap)
+            for (variant, rate), gap in sorted(tuner.curves.items(), key=lambda item: (item[0][0], -item[0][1]))
+        ),
+    )
 
 
 def run_singly(
-    problem: Any, series: Series, budget: Budget, steps: int, variant: Options, rate: float, notify: Notify
-) -> dict[str, Any]:
+    problem: "Problem", series: Series, budget: Budget, steps: int, variant: Options, rate: float, notify: Notify
+) -> Runs:
     """One run after another, each with the machine to itself; a diverged run's missing records are NaN."""
     import retrax as rx
 
@@ -193,8 +184,11 @@ def run_singly(
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     longest = max(histories, key=lambda history: len(history.rows))
     length = len(longest.rows)
-    columns = {name: np.stack([_padded(history[name], length) for history in histories]) for name in COLUMNS}
-    return {"seeds": budget.seeds, "load": round(load, 1), "sfo": longest["sfo"], **columns}
+
+    def column(name: str) -> np.ndarray:
+        return np.stack([_padded(history[name], length) for history in histories])
+
+    return Runs(budget.seeds, round(load, 1), longest["sfo"], column("gap"), column("gradient_norm"), column("seconds"))
 
 
 def _padded(column: np.ndarray, length: int) -> np.ndarray:

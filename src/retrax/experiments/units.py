@@ -1,14 +1,14 @@
 """The units of work of an experiment: a unit is what is computed, kept and resumed as a whole."""
 
 import dataclasses
-from typing import Any
+from typing import ClassVar
 
-from retrax.experiments import complexity, environment, problems, storage, tuning
-from retrax.experiments.complexity import Entry
-from retrax.experiments.problems import Place
+from retrax.experiments import complexity, environment, storage, tuning, workloads
+from retrax.experiments.results import ComplexityResult, SeriesResult
 from retrax.experiments.series import Series
-from retrax.experiments.specs import Complexity, Experiment, ProblemSpec
-from retrax.experiments.tuning import Budget, Notify
+from retrax.experiments.specs import ENTRIES, Budget, Complexity, Entry, Experiment, ProblemSpec
+from retrax.experiments.tuning import Notify
+from retrax.experiments.workloads import Place
 
 DEFAULT_SEEDS, QUICK_SEEDS = 5, 3
 QUICK_TUNING_SEEDS = 2
@@ -41,6 +41,7 @@ class Asked:
 class SeriesUnit:
     """A series of an experiment."""
 
+    kind: ClassVar[type[SeriesResult]] = SeriesResult
     experiment: Experiment
     series: Series
     budget: Budget
@@ -67,21 +68,21 @@ class SeriesUnit:
         tried = len(self.series.rates or self.budget.grid) + 3 * (len(self.series.variants) - 1)
         return (tried if tried > 1 else 0) * len(self.budget.tuning_seeds) + 2 * len(self.budget.seeds)
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> tuple[object, ...]:
         """All that its numbers depend on."""
-        return {"series": self.series, "budget": self.budget, "problem": self.problem}
+        return self.series, self.budget, self.problem
 
-    def compute(self, notify: Notify) -> dict[str, Any]:
+    def compute(self, notify: Notify) -> SeriesResult:
         """Run it."""
-        problem = problems.build(self.problem, self.place, self.series.problem_options)
-        result = tuning.run_series(problem, self.series, self.budget, notify)
-        return {"series": self.series, **result}
+        problem = workloads.build(self.problem, self.place, self.series.problem_options)
+        return tuning.run_series(problem, self.series, self.budget, notify)
 
 
 @dataclasses.dataclass(frozen=True)
 class ComplexityUnit:
     """A method of Table 1."""
 
+    kind: ClassVar[type[ComplexityResult]] = ComplexityResult
     experiment: Experiment
     complexity: Complexity
     entry: Entry
@@ -117,15 +118,14 @@ class ComplexityUnit:
             return chosen.quick_tolerances, chosen.quick_budget
         return chosen.tolerances, chosen.budget
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> tuple[object, ...]:
         """All that its numbers depend on."""
-        return {"entry": self.entry, "limits": self.limits, "seeds": self.seeds, "problem": self.problem}
+        return self.entry, self.limits, self.seeds, self.problem
 
-    def compute(self, notify: Notify) -> dict[str, Any]:
+    def compute(self, notify: Notify) -> ComplexityResult:
         """Run it."""
-        problem = problems.build(self.problem, self.place)
-        result = complexity.measure(problem, self.entry, *self.limits, self.seeds, notify)
-        return {"complexity": self.entry, **result}
+        problem = workloads.build(self.problem, self.place)
+        return complexity.measure(problem, self.entry, *self.limits, self.seeds, notify)
 
 
 Unit = SeriesUnit | ComplexityUnit
@@ -138,12 +138,12 @@ def units_of(experiment: Experiment, asked: Asked, place: Place) -> list[Unit]:
     if experiment.complexity is not None:
         units += [
             ComplexityUnit(experiment, experiment.complexity, entry, budget.seeds, asked.quick, place)
-            for entry in complexity.ENTRIES
+            for entry in ENTRIES
         ]
     return units
 
 
 def fingerprint(unit: Unit) -> str:
     """A digest of all that a unit's numbers depend on: settings, data and code."""
-    samples = problems.samples(unit.problem, unit.place)
+    samples = workloads.samples(unit.problem, unit.place)
     return storage.fingerprint([storage.FORMAT, environment.versions(), samples.digest, unit.content()])

@@ -1,0 +1,168 @@
+"""What result files hold, as frozen dataclasses; `encoding` writes and reads them, `storage` keeps them."""
+
+import dataclasses
+
+import numpy as np
+
+from retrax.experiments.series import Series
+from retrax.experiments.specs import Budget, Entry, ProblemSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """The kind of machine; no names of people, machines or folders."""
+
+    processor: str
+    cores: int
+    system: str
+    xla_flags: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Environment:
+    """What a result was computed with; numbers depend on the versions, run times on the machine too."""
+
+    versions: dict[str, str]
+    machine: Machine
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """The settings that a series was run with."""
+
+    rate: float
+    variant: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Candidate:
+    """Settings that were tried in tuning; `gap` has shape (tuning seeds, records)."""
+
+    rate: float
+    variant: dict[str, float]
+    median_final: float
+    gap: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """How the settings of a series were chosen."""
+
+    criterion: str
+    seeds: tuple[int, ...]
+    sfo: tuple[int, ...]
+    beyond_grid: tuple[float, ...]
+    """The step sizes tried because the best one lay at the grid's edge."""
+    candidates: tuple[Candidate, ...]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Runs:
+    """The reported runs: arrays of shape (seeds, records), NaN after a run has diverged."""
+
+    seeds: tuple[int, ...]
+    load: float
+    sfo: np.ndarray
+    gap: np.ndarray
+    gradient_norm: np.ndarray
+    seconds: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class SeriesResult:
+    """All about one curve."""
+
+    key: str
+    series: Series
+    steps: int
+    best: Choice
+    tuning: Tuning | None
+    runs: Runs
+    wall_seconds: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Point:
+    """What it took to reach ‖grad F‖ ≤ ε: `sfo` of each seed, with the best step size for this ε."""
+
+    epsilon: float
+    rate: float
+    median: float
+    sfo: np.ndarray
+    batches: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class ComplexityResult:
+    """A row of Table 1, measured."""
+
+    key: str
+    entry: Entry
+    variance: float
+    """σ² at the solution."""
+    seeds: tuple[int, ...]
+    budget: int
+    points: tuple[Point, ...]
+    exponent: float
+    """The slope of log SFO over log ε; NaN where too few ε were reached."""
+    wall_seconds: float = 0.0
+
+
+Part = SeriesResult | ComplexityResult
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """A panel of the figure, and the problem that it is about."""
+
+    key: str
+    title: str
+    problem: ProblemSpec
+    data_note: str
+    data_digest: str
+    samples: int
+    shape: tuple[int, ...]
+    manifold: str
+    dtype: str
+    optimum: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What was asked for."""
+
+    budget: Budget
+    criterion: str
+    jobs: int
+    schedules: str
+
+
+@dataclasses.dataclass(frozen=True)
+class ExperimentResult:
+    """The self-describing result of an experiment."""
+
+    format: int
+    fingerprint: str
+    experiment: str
+    title: str
+    figure: str
+    quick: bool
+    settings: Settings
+    notes: tuple[str, ...]
+    claims: tuple[str, ...]
+    panels: tuple[Panel, ...]
+    series: tuple[SeriesResult, ...]
+    complexity: tuple[ComplexityResult, ...]
+    environment: Environment
+    wall_seconds: float
+
+
+Results = dict[str, ExperimentResult]
+"""By the experiments' names."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimum:
+    """The smallest value of F found, kept because finding it takes long; hexadecimal, so that no digit is lost."""
+
+    optimum: str
