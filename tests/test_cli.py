@@ -162,6 +162,7 @@ def test_the_last_lines_say_what_was_found_and_where(capsys, tmp_path, monkeypat
     parts = [made_series("rsrm", [1e-3] * 3), made_series("rsgd", [1e-2] * 3)]
     result = made_result(*parts, claims=("rsrm_best",))
     monkeypatch.setattr(running, "run_experiment", lambda *arguments: (result, True))
+    monkeypatch.setattr(running, "time_experiment", lambda experiment, found, *arguments: (found, False))
     code, output, _ = run(capsys, "run", "pca-syn1", "--out", str(tmp_path))
     assert code == 0
     assert "HOLDS" in output

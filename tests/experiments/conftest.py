@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from retrax.experiments import environment, series, specs, storage, workloads
-from retrax.experiments.results import Choice, ExperimentResult, Panel, Runs, SeriesResult, Settings, Tuning
+from retrax.experiments.results import (
+    Choice,
+    ExperimentResult,
+    Panel,
+    Runs,
+    SeriesResult,
+    Settings,
+    Timing,
+    Tuning,
+)
 from retrax.experiments.series import Series
 from retrax.experiments.specs import Budget, Experiment, ProblemSpec
 
@@ -92,20 +101,20 @@ def silent() -> Silent:
 SHARES = np.linspace(0, 1, 11)
 
 
-def made_series(key: str, finals: list[float], *, gap=None, seconds: float = 1.0, load: float = 0.5, **more):
+def made_series(key: str, finals: list[float], *, gap=None, seconds: float | None = 1.0, others=0.0, **more):
     """A series whose runs fall geometrically from 1 to the given final gaps in 11 records, `seconds` in all."""
     gaps = np.array([[final**share for share in SHARES] for final in finals]) if gap is None else np.array(gap, float)
     records = gaps.shape[1]
     spec = Series(key, more.pop("label", key.upper()), "rsgd", panel=more.pop("panel", ""))
     spec = dataclasses.replace(spec, in_paper=more.pop("in_paper", True))
-    tuning = Tuning("c", (0,), (0, 10), tuple(more.pop("beyond_grid", ())), ())
-    times = np.tile(seconds * np.linspace(0, 1, records), (len(gaps), 1))
-    runs = Runs(
-        tuple(range(len(gaps))), load, 1000.0 * np.arange(records), gaps, gaps, np.where(np.isnan(gaps), np.nan, times)
-    )
+    tuning = Tuning((10_000,), tuple(more.pop("beyond_grid", ())), ())
+    runs = Runs(tuple(range(len(gaps))), 1000.0 * np.arange(records), gaps, gaps)
+    timing = None
+    if seconds is not None:
+        timing = Timing(f"timing-{key}", (0,), seconds * np.linspace(0, 1, records)[None], 1.0, others)
     best = Choice(more.pop("rate", 0.1), more.pop("variant", {}))
     assert not more
-    return SeriesResult(key, spec, 1000, best, tuning, runs, 1.0)
+    return SeriesResult(key, spec, 1000, best, tuning, runs, timing, 1.0)
 
 
 def made_panel(key: str = "", title: str = "Panel") -> Panel:
@@ -122,7 +131,7 @@ def made_result(*parts, claims: tuple[str, ...] = (), name="pca-syn1", panels=No
         title="Made by <hand> & not run",
         figure="Fig. 0",
         quick=False,
-        settings=Settings(Budget(1.0, (1.0, 0.1), (0, 1, 2), (0,), 10, 5), "c", 1, "s"),
+        settings=Settings(Budget(1.0, (1.0, 0.1), (0, 1, 2), (10_000,), 10, 5), "c", "r", 1, "s"),
         notes=("Note.",),
         claims=tuple(claims),
         panels=(made_panel(),) if panels is None else tuple(panels),

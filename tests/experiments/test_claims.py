@@ -1,11 +1,12 @@
 """Verdicts: each claim can hold, hold in part and fail, by the figures."""
 
+import dataclasses
 import math
 
 import pytest
 
-from retrax.experiments import claims, environment
-from retrax.experiments.claims import FAILS, HOLDS, IN_PART, UNDECIDED
+from retrax.experiments import claims
+from retrax.experiments.claims import FAILS, HOLDS, IN_PART, UNDECIDED, UNSETTLED
 from retrax.experiments.results import ComplexityResult
 from retrax.experiments.specs import ENTRIES
 
@@ -70,8 +71,39 @@ def test_run_time_is_compared_when_the_fastest_has_finished():
     slow = claims.runtime_best(with_series(methods(), made_series("rsrm", [1e-3] * 3, seconds=100.0)))
     assert slow.verdict == FAILS
     assert "busy" not in slow.evidence
-    busy = claims.runtime_best(with_series(methods(), made_series("rsrm", [1e-3] * 3, load=99.0)))
-    assert f"busy: load 99.0 on {environment.machine().cores} cores" in busy.evidence
+    busy = claims.runtime_best(with_series(methods(), made_series("rsrm", [1e-3] * 3, others=1.5)))
+    assert "busy: others used up to 1.5 cores, load average 1.0" in busy.evidence
+
+
+@pytest.mark.parametrize("claim", [claims.runtime_best, claims.cost_per_step])
+def test_nothing_is_said_of_run_times_that_were_not_measured(claim):
+    found = claim(with_series(methods(), made_series("rsrm", [1e-3] * 3, seconds=None)))
+    assert found.verdict == UNDECIDED
+    assert "not been measured" in found.evidence
+
+
+def test_a_lead_that_changes_in_the_last_fifth_is_undecided():
+    late = [[1.0] * 10 + [1e-3]] * 3  # above RSGD's 0.01^0.9 until the last record
+    result = dataclasses.replace(with_series(methods(), made_series("rsrm", [], gap=late)), claims=("rsrm_best",))
+    (found,) = claims.verdicts(result)
+    assert found.verdict == UNSETTLED
+    assert "the lead changes in the last fifth of the budget, where" in found.evidence
+    (early,) = claims.verdicts(dataclasses.replace(methods(), claims=("rsrm_best",)))
+    assert early.verdict == HOLDS
+
+
+def test_a_verdict_names_budget_seeds_and_overlap():
+    (found,) = claims.verdicts(dataclasses.replace(methods(rsgd=1.05e-3), claims=("rsrm_best",)))
+    assert found.basis == "1 epochs, seeds 0 to 2, tuned on seeds 10000"
+    assert "their quartiles overlap" in found.evidence
+    (found,) = claims.verdicts(dataclasses.replace(methods(), claims=("rsrm_best",)))
+    assert "their quartiles do not overlap" in found.evidence
+
+
+def test_series_that_stand_in_every_figure_are_not_judged_with_the_papers():
+    sizes = [made_series(f"b{size}", [gap] * 3, label=f"RSRM |S₀|={size}") for size, gap in ((10, 1e-3), (99, 1e-3))]
+    untuned = made_series("rsrm-untuned", [1e-9] * 3, in_paper=False, label="RSRM (untuned)")
+    assert claims.first_batch_insensitive(made_result(*sizes, untuned)).verdict == HOLDS
 
 
 def test_small_rates():

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from retrax.experiments import figures, series, styles
+from retrax.experiments import figures, series, styles, summary
 from retrax.experiments.results import ComplexityResult, Point
 from retrax.experiments.specs import ENTRIES, EXPERIMENTS
 from retrax.experiments.storage import Store
@@ -23,6 +23,50 @@ def test_an_experiment_is_drawn_as_png_and_pdf(paper_like, out):
 def test_only_figures_with_results_are_composed(paper_like, out):
     paths = figures.draw_composites({"pca-syn1": paper_like}, Store(out))
     assert [path.name for path in paths] == ["fig1.png", "fig1.pdf"]
+
+
+def test_only_panels_that_were_run_are_composed(paper_like):
+    untimed = made_result(made_series("rsrm", [0.1], seconds=None), name="pca-mnist")
+    cells = figures._cells("fig1", {"pca-syn1": paper_like, "pca-mnist": untimed})
+    assert [(letter, result.experiment, kind) for letter, result, kind in cells] == [
+        ("a", "pca-syn1", "sfo"),
+        ("d", "pca-syn1", "time"),
+        ("e", "pca-mnist", "sfo"),
+    ]
+    assert figures._cells("fig4", {"pca-mnist": untimed}) == []
+
+
+def test_series_that_end_off_the_axis_are_named():
+    from matplotlib.figure import Figure
+
+    diverged = made_series("rsgd", [], gap=[[1.0] * 5 + [None] * 6])
+    result = made_result(made_series("rsrm", [1e-3]), diverged, made_series("csgd-m", [99.0]))
+    axis = Figure().subplots()
+    said = figures._draw(axis, summary.curves(result), "sfo", with_settings=False)
+    assert said == "\nends off the axis: RSGD, CSGD-M"
+    assert axis.get_ylim()[1] < 99
+
+
+def test_legends_stand_outside_the_axes(paper_like, out, monkeypatch):
+    seen = []
+    save = figures._save
+
+    def look(figure, stem):
+        figure.draw_without_rendering()
+        legends = [(axis.get_legend(), axis) for axis in figure.axes if axis.get_legend()]
+        legends += [(legend, axis) for legend in figure.legends for axis in figure.axes]
+        for legend, axis in legends:
+            box = legend.get_window_extent()
+            seen.append(box.overlaps(axis.get_window_extent()))
+        return save(figure, stem)
+
+    monkeypatch.setattr(figures, "_save", look)
+    rates = [made_series(f"rsrm-eta-{k}", [0.1], rate=0.1) for k in range(7)]
+    results = {"pca-syn1": paper_like, "pca-syn1-eta": made_result(*rates, name="pca-syn1-eta")}
+    figures.draw_experiment(paper_like, Store(out))
+    figures.draw_composites(results, Store(out))
+    assert len(seen) >= 5
+    assert not any(seen)
 
 
 def test_drawing_the_same_result_twice_gives_the_same_bytes(paper_like, out):

@@ -113,7 +113,7 @@ def test_a_report_writes_the_page_the_tables_and_the_figures(paper_like, out):
 
 def test_summing_up_names_the_winner_and_every_verdict(paper_like):
     said = reporting.sum_up(paper_like)
-    assert "RSRM-RHO 9.00e-05 at η₀=0.1, ρ₀=0.3" in said
+    assert "RSRM-RHO 9.00e-05 with η₀=0.1, ρ₀=0.3" in said
     assert said.count("HOLDS") == 5
     assert "already done" in reporting.sum_up(paper_like, computed=False)
 

@@ -11,9 +11,10 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from retrax.experiments import running, storage, tuning
+from retrax.experiments import running, storage, timing, tuning
 from retrax.experiments.encoding import to_json
 from retrax.experiments.storage import Store
 from retrax.experiments.units import Asked
@@ -37,7 +38,7 @@ def end(process, timeout=None):
 
 def numbers(path):
     """A result without what may differ from run to run: times."""
-    timing = ("seconds", "wall_seconds", "load")
+    timing = ("seconds", "wall_seconds", "load", "others")
 
     def strip(value):
         if isinstance(value, dict):
@@ -49,6 +50,26 @@ def numbers(path):
 
 def run(out, silent, asked=Asked(quick=True)):  # noqa: B008
     return lambda experiment: running.run_experiment(experiment, running.Run(Store(out), asked, Place()), silent)
+
+
+def test_run_times_are_measured_last_and_once(tiny, out, silent, monkeypatch):
+    result, _ = run(out, silent)(tiny)
+    assert not result.timed
+    where = running.Run(Store(out), Asked(quick=True), Place(), jobs=2)
+    timed, computed = running.time_experiment(tiny, result, where, silent)
+    assert computed
+    assert timed.timed
+    assert silent.finished[-3:] == ["timing-rsrm", "timing-rsgd", "timing-rsrm-rho"]
+    for before, after in zip(result.series, timed.series, strict=True):
+        assert after.timing.seconds.shape == (3, len(before.runs.sfo))
+        assert (np.diff(after.timing.seconds, axis=1) > 0).all()
+        assert after.timing.others >= 0
+        np.testing.assert_array_equal(after.runs.gap, before.runs.gap)
+    assert run(out, silent)(tiny)[1] is False
+    monkeypatch.setattr(timing, "measure", None)
+    again, computed = running.time_experiment(tiny, run(out, silent)(tiny)[0], where, silent)
+    assert not computed
+    assert again.timed
 
 
 def test_a_result_describes_itself_and_names_no_person_or_folder(tiny, out, silent):
@@ -65,6 +86,7 @@ def test_a_result_describes_itself_and_names_no_person_or_folder(tiny, out, sile
         assert len(part.runs.gap) == 3
         assert len(part.tuning.candidates) >= 3
         assert all(len(candidate.gap) == 2 for candidate in part.tuning.candidates)
+        assert not set(part.tuning.seeds) & set(part.runs.seeds)
     for private in (str(Path.home()), str(out), socket.gethostname()):
         assert private not in text
     assert not re.search(rf"\b{re.escape(getpass.getuser())}\b", text)

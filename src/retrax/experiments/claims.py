@@ -7,10 +7,12 @@ from collections.abc import Callable
 import numpy as np
 
 from retrax.experiments.results import ExperimentResult
-from retrax.experiments.summary import Curve, curves, number
+from retrax.experiments.series import BESIDE
+from retrax.experiments.summary import Curve, curves, microseconds, number, overlap, until
 
 HOLDS, IN_PART, FAILS = "holds", "holds in part", "does not hold here"
 UNDECIDED = "cannot be told from this run"
+UNSETTLED = "undecided at this budget"
 ALIKE = 2.0
 """Final gaps within this factor count as similar."""
 ADAPTIVE = ("crmsprop", "ramsgrad", "rasa-l", "rasa-r", "rasa-lr")
@@ -23,14 +25,46 @@ class Verdict:
     claim: str
     verdict: str
     evidence: str
+    leader: str = ""
+    """Who leads in the order that the verdict rests on; empty where it rests on none."""
+    basis: str = ""
+    """The budget and the seeds that it was judged on."""
 
 
 Judge = Callable[[ExperimentResult], Verdict]
+LAST_FIFTH = (0.8, 0.85, 0.9, 0.95)
 
 
 def verdicts(result: ExperimentResult) -> list[Verdict]:
     """The verdicts on all the claims that an experiment tests."""
-    return [_JUDGES[name](result) for name in result.claims]
+    return [dataclasses.replace(settled(_JUDGES[name], result), basis=basis(result)) for name in result.claims]
+
+
+def settled(judge: Judge, result: ExperimentResult) -> Verdict:
+    """The verdict; undecided where another method led at some time in the last fifth of the budget."""
+    found = judge(result)
+    if not found.leader:
+        return found
+    before = [judge(until(result, share)).leader for share in LAST_FIFTH]
+    others = list(dict.fromkeys(leader for leader in before if leader != found.leader))
+    if not others:
+        return found
+    changed = f"; the lead changes in the last fifth of the budget, where {' and '.join(others)} led too"
+    return dataclasses.replace(found, verdict=UNSETTLED, evidence=found.evidence + changed)
+
+
+def basis(result: ExperimentResult) -> str:
+    """The budget and the seeds, in words."""
+    budget = result.settings.budget
+    return (
+        f"{budget.epochs:g} epochs, seeds {_range(budget.seeds)}, tuned on seeds {_range(budget.tuning_seeds)}"
+        if result.series
+        else f"seeds {_range(budget.seeds)}"
+    )
+
+
+def _range(seeds: tuple[int, ...]) -> str:
+    return f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
 
 
 def _by_key(result: ExperimentResult, panel: str | None = None) -> dict[str, Curve]:
@@ -41,6 +75,11 @@ def _paper(result: ExperimentResult) -> list[Curve]:
     return [curve for curve in curves(result) if curve.in_paper]
 
 
+def _compared(result: ExperimentResult, panel: str | None = None) -> list[Curve]:
+    """Without the series that stand in every figure."""
+    return [curve for curve in curves(result, panel) if curve.key not in BESIDE]
+
+
 def _final(curve: Curve) -> str:
     low, median, high = (number(value) for value in curve.final)
     return f"{curve.label} {median} [{low}, {high}]"
@@ -49,40 +88,53 @@ def _final(curve: Curve) -> str:
 def rsrm_best(result: ExperimentResult) -> Verdict:
     """RSRM ends lowest; in full if its quartile band lies below the next one's."""
     ranked = sorted(_paper(result), key=lambda curve: curve.final[1])
-    rsrm = _by_key(result)["rsrm"]
-    rank = ranked.index(next(curve for curve in ranked if curve.key == "rsrm")) + 1
-    rival = next(curve for curve in ranked if curve.key != "rsrm")
+    rsrm, rival = _by_key(result)["rsrm"], next(curve for curve in ranked if curve.key != "rsrm")
+    rank = [curve.key for curve in ranked].index("rsrm") + 1
     evidence = (
-        f"final gap, median [quartiles]: {_final(rsrm)}; best of the others: {_final(rival)}; "
+        f"final gap, median [quartiles]: {_final(rsrm)}; best of the others: {_final(rival)}; {_bands(rsrm, rival)}; "
         f"rank {rank} of {len(ranked)}"
     )
     if rank > 1:
-        verdict = IN_PART if rsrm.final[0] <= rival.final[2] and rank == 2 else FAILS
+        verdict = IN_PART if overlap(rsrm, rival) and rank == 2 else FAILS
     else:
-        verdict = HOLDS if rsrm.final[2] < rival.final[0] else IN_PART
-    return Verdict("RSRM outperforms the other one-sample methods for the same SFO", verdict, evidence)
+        verdict = IN_PART if overlap(rsrm, rival) else HOLDS
+    claim = "RSRM outperforms the other one-sample methods for the same SFO"
+    return Verdict(claim, verdict, evidence, ranked[0].label)
+
+
+def _bands(one: Curve, other: Curve) -> str:
+    return "their quartiles overlap" if overlap(one, other) else "their quartiles do not overlap"
 
 
 def runtime_best(result: ExperimentResult) -> Verdict:
     """RSRM is lowest at the time when the fastest method has spent its SFO budget."""
-    paper = _paper(result)
+    claim = "RSRM keeps its lead when measured by run time"
+    paper = [curve for curve in _paper(result) if math.isfinite(curve.time[-1])]
+    rsrm = _by_key(result)["rsrm"]
+    if not result.timed or rsrm.key not in [curve.key for curve in paper]:
+        return Verdict(claim, UNDECIDED, "run times have not been measured")
     limit = min(float(curve.time[-1]) for curve in paper)
     at_limit = sorted(paper, key=lambda curve: curve.median_at_time(limit))
     rank = [curve.key for curve in at_limit].index("rsrm") + 1
     first = at_limit[0]
-    rsrm = _by_key(result)["rsrm"]
     evidence = (
         f"after {number(limit)} s: RSRM {number(rsrm.median_at_time(limit))}, rank {rank} of {len(paper)}; "
         f"first {first.label} {number(first.median_at_time(limit))}"
     )
     verdict = HOLDS if rank == 1 else IN_PART if rank == 2 else FAILS
-    return Verdict("RSRM keeps its lead when measured by run time", verdict, evidence + _busy(result))
+    return Verdict(claim, verdict, evidence + _busy(result), first.label)
+
+
+QUIET = 0.25
 
 
 def _busy(result: ExperimentResult) -> str:
-    """A remark where the machine had other work while run times were measured."""
-    load, cores = max(part.runs.load for part in result.series), result.environment.machine.cores
-    return f" (the machine was busy: load {load:.1f} on {cores} cores)" if load > cores + 0.5 else ""
+    """A remark where other processes kept the machine busy while run times were measured."""
+    timings = [part.timing for part in result.series if part.timing is not None]
+    others, load = max(timing.others for timing in timings), max(timing.load for timing in timings)
+    if math.isnan(others):
+        return f" (load average {load:.1f})"
+    return f" (the machine was busy: others used up to {others:.1f} cores, load average {load:.1f})" * (others > QUIET)
 
 
 def adaptive_like_sgd(result: ExperimentResult) -> Verdict:
@@ -105,30 +157,29 @@ def rho_default(result: ExperimentResult) -> Verdict:
     verdict = HOLDS if ratio <= 1.25 else IN_PART if ratio <= ALIKE else FAILS
     evidence = (
         f"final gap with ρ₀=0.1: {number(default.final[1])}; with ρ₀={tuned.variant.get('rho', math.nan):g}, "
-        f"the best of the tuned: {number(tuned.final[1])} (ratio {number(ratio)})"
+        f"the best of the tuned: {number(tuned.final[1])} (ratio {number(ratio)}); {_bands(default, tuned)}"
     )
     return Verdict("The default ρ₀ = 0.1 performs well", verdict, evidence)
 
 
 def cost_per_step(result: ExperimentResult) -> Verdict:
     """RSRM's step takes at most 1.5 times RSGD's, and cRMSProp's is not the cheapest."""
+    claim = "A step of RSRM costs about as much as one of RSGD (one extra transport)"
+    if not result.timed:
+        return Verdict(claim, UNDECIDED, "run times have not been measured")
     by_key = _by_key(result)
     micro = {key: 1e6 * by_key[key].seconds_per_step for key in ("rsrm", "rsgd", "crmsprop", "rasa-lr")}
     ratio = micro["rsrm"] / micro["rsgd"]
     verdict = HOLDS if ratio <= 1.5 else IN_PART if ratio <= 2.5 else FAILS
     times = ", ".join(f"{by_key[key].label} {value:.0f} µs" for key, value in micro.items())
-    return Verdict(
-        "A step of RSRM costs about as much as one of RSGD (one extra transport)",
-        verdict,
-        f"run time of a step: {times}; RSRM over RSGD {number(ratio)}{_busy(result)}",
-    )
+    return Verdict(claim, verdict, f"run time of a step: {times}; RSRM over RSGD {number(ratio)}{_busy(result)}")
 
 
 def small_rates_beat_sgd(result: ExperimentResult) -> Verdict:
     """RSRM with η₀ = 0.005 and 0.001 against the best-tuned RSGD."""
-    found = curves(result)
+    found = _compared(result)
     rsgd = next(curve for curve in found if curve.key == "rsgd")
-    better = [curve.rate for curve in found if curve.key != "rsgd" and curve.final[1] < rsgd.final[1]]
+    better = [c.rate for c in found if c.rate is not None and c.key != "rsgd" and c.final[1] < rsgd.final[1]]
     named = [rate for rate in (0.005, 0.001) if rate in better]
     verdict = HOLDS if len(named) == 2 else IN_PART if named else FAILS
     finals = ", ".join(f"{curve.rate:g}: {number(curve.final[1])}" for curve in found if curve.key != "rsgd")
@@ -142,7 +193,7 @@ def small_rates_beat_sgd(result: ExperimentResult) -> Verdict:
 
 def first_batch_insensitive(result: ExperimentResult) -> Verdict:
     """Final gaps for all first batches within a factor of 2, and none of the larger ones best by that much."""
-    found = curves(result)
+    found = _compared(result)
     finals = {curve.label.split("=")[1]: curve.final[1] for curve in found}
     spread = max(finals.values()) / min(finals.values())
     verdict = HOLDS if spread <= ALIKE else IN_PART if spread <= ALIKE**2 else FAILS
@@ -164,7 +215,8 @@ def slow_then_lower(result: ExperimentResult) -> Verdict:
     slow, lower = ranks[0] > 1, ranks[1] == 1
     verdict = HOLDS if slow and lower else IN_PART if lower else FAILS
     evidence = f"rank of RSRM after a tenth of the budget {ranks[0]}, at the end {ranks[1]}, of {len(paper)}"
-    return Verdict("RSRM is slow in the first epochs, then converges to a lower value", verdict, evidence)
+    leader = min(paper, key=lambda curve: curve.final[1]).label
+    return Verdict("RSRM is slow in the first epochs, then converges to a lower value", verdict, evidence, leader)
 
 
 def roughness(curve: Curve) -> float:
@@ -238,10 +290,10 @@ def transports_alike(result: ExperimentResult) -> Verdict:
     """Not a claim of the paper: whether projection, which its theory excludes, costs anything."""
     texts, spreads = [], []
     for panel in result.panels:
-        found = curves(result, panel.key)
+        found = _compared(result, panel.key)
         finals = [curve.final[1] for curve in found]
         spreads.append(max(finals) / min(finals))
-        shown = ", ".join(f"{c.label} {number(c.final[1])} ({1e6 * c.seconds_per_step:.0f} µs a step)" for c in found)
+        shown = ", ".join(f"{c.label} {number(c.final[1])} ({microseconds(c)} µs a step)" for c in found)
         texts.append(f"{panel.title}: {shown}")
     verdict = HOLDS if max(spreads) <= 1.25 else IN_PART if max(spreads) <= ALIKE else FAILS
     return Verdict(

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from retrax.experiments import summary
-from retrax.experiments.results import ComplexityResult, Part
+from retrax.experiments.results import ComplexityResult, Part, Timing
 from retrax.experiments.specs import Experiment
 from retrax.experiments.units import Unit
 
@@ -135,8 +135,10 @@ def describe(unit: Unit, part: Part) -> str:
         unknown = math.isnan(part.exponent)
         slope = "not reached often enough" if unknown else f"exponent {part.exponent:.2f}"
         return f"{unit.label}: {slope}, theory {part.entry.exponent:.3g} {took}"
+    if isinstance(part, Timing):
+        return f"{unit.label}: {duration(float(part.seconds[:, -1].max()))} a run {took}"
     curve = summary.curve_of(part)
-    return f"{unit.label}: η₀={summary.rate_text(curve)}, final gap {summary.number(curve.final[1])} {took}"
+    return f"{unit.label}: {summary.setting_text(curve)}, final gap {summary.number(curve.final[1])} {took}"
 
 
 def duration(seconds: float) -> str:

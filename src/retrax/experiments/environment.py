@@ -75,5 +75,5 @@ def code_digest() -> str:
 
 def _matters(path: Path) -> bool:
     if path.parts[0] == "experiments":
-        return path.name in ("workloads.py", "tuning.py", "complexity.py")
+        return path.name in ("workloads.py", "tuning.py", "timing.py", "complexity.py")
     return path.parts[0] not in ("torch", "cli.py", "__main__.py", "progress.py")

@@ -9,11 +9,12 @@ from importlib import resources
 import numpy as np
 
 from retrax.experiments import claims
-from retrax.experiments.claims import FAILS, HOLDS, IN_PART, UNDECIDED, Verdict
+from retrax.experiments.claims import FAILS, HOLDS, IN_PART, UNDECIDED, UNSETTLED, Verdict
 from retrax.experiments.encoding import to_json
 from retrax.experiments.results import ComplexityResult, ExperimentResult, Panel, Point, Results
+from retrax.experiments.series import BESIDE
 from retrax.experiments.styles import Style, style_of
-from retrax.experiments.summary import TARGETS, Curve, Row, curves, number, rate_text, table
+from retrax.experiments.summary import TARGETS, Curve, Row, curves, microseconds, number, rate_text, setting_text, table
 
 _CLASSES = {HOLDS: "holds", IN_PART: "part", FAILS: "fails"}
 _SIGNS = {HOLDS: "✓", IN_PART: "◐", FAILS: "✗"}
@@ -85,6 +86,7 @@ _COUNTED = (
     (HOLDS, "hold"),
     (IN_PART, "hold in part"),
     (FAILS, "do not hold here"),
+    (UNSETTLED, "are undecided at this budget"),
     (UNDECIDED, "cannot be told from these runs"),
 )
 
@@ -114,7 +116,8 @@ def _section(result: ExperimentResult, verdicts: list[Verdict], charts: Charts) 
         f'<p class="meta"><code>{name}</code> · {result.figure}{quick}</p>',
         '<ul class="verdicts">',
         *(
-            f"<li>{_badge(v.verdict)} {html.escape(v.claim)}<br><small>{html.escape(v.evidence)}</small></li>"
+            f"<li>{_badge(v.verdict)} {html.escape(v.claim)}<br>"
+            f"<small>{html.escape(v.basis)}: {html.escape(v.evidence)}</small></li>"
             for v in verdicts
         ),
         "</ul>",
@@ -131,7 +134,8 @@ def _panel(result: ExperimentResult, panel: Panel, charts: Charts) -> list[str]:
     identity = f"{result.experiment}{'-' + panel.key if panel.key else ''}"
     found = curves(result, panel.key)
     lines = tuple(_line(curve, position) for position, curve in enumerate(found))
-    charts[identity] = Chart(panel.title, {"sfo": "SFO", "time": "Run time (s)"}, "Optimality gap", False, lines)
+    kinds = {"sfo": "SFO", "time": "Run time (s)"} if result.timed else {"sfo": "SFO"}
+    charts[identity] = Chart(panel.title, kinds, "Optimality gap", False, lines)
     heading = f"<h3>{html.escape(panel.title)}</h3>" if len(result.panels) > 1 else ""
     return [heading, _chart(identity), f'<p class="meta">{_data_text(panel)}</p>', _table(table(result, panel.key))]
 
@@ -146,8 +150,11 @@ def _data_text(panel: Panel) -> str:
 
 def _line(curve: Curve, position: int) -> Line:
     low, median, high = curve.quartiles
-    style, axes = style_of(curve.key, position), {"sfo": curve.sfo, "time": curve.time}
-    return Line(curve.key, curve.label, f"η₀={rate_text(curve)}", curve.in_paper, style, axes, low, median, high)
+    style, axes = style_of(curve.key, position), {"sfo": curve.sfo}
+    if np.isfinite(curve.time).any():
+        axes["time"] = curve.time
+    shown = curve.in_paper or curve.key in BESIDE
+    return Line(curve.key, curve.label, setting_text(curve), shown, style, axes, low, median, high)
 
 
 def _complexity(result: ExperimentResult, charts: Charts) -> list[str]:
@@ -173,13 +180,14 @@ def _chart(identity: str) -> str:
 def _table(rows: list[Row]) -> str:
     targets = "".join(f'<th scope="col" class="n">to 10<sup>−{k}</sup></th>' for k in range(1, len(TARGETS) + 1))
     head = (
-        '<tr><th scope="col" class="n">Rank</th><th scope="col">Method</th><th scope="col">Best η₀</th>'
+        '<tr><th scope="col" class="n">Rank at 1/10, 1/2, 1</th><th scope="col">Method</th><th scope="col">Best η₀</th>'
         '<th scope="col" class="n">Final gap</th><th scope="col" class="n">Quartiles</th>'
         f'<th scope="col" class="n">µs a step</th>{targets}</tr>'
     )
     body = "".join(_table_row(row) for row in rows)
     caption = (
-        "Median over seeds. “To 10⁻ᵏ”: SFO, and seconds below it, until the gap was that share of its start. "
+        "Median over seeds; ranks after a tenth, half and all of the budget. “To 10⁻ᵏ”: SFO, and seconds below it, "
+        "until the gap was that share of its start. "
         "Methods in italics stand beside the paper’s. * the best η₀ lay at the grid’s edge, so the grid was extended."
     )
     return (
@@ -199,9 +207,10 @@ def _table_row(row: Row) -> str:
         for sfo, seconds in row.targets
     )
     return (
-        f'<tr><td class="n">{row.rank}</td><th scope="row">{name}</th><td>{html.escape(rate_text(row.curve))}</td>'
+        f'<tr><td class="n">{", ".join(map(str, row.ranks))}</td><th scope="row">{name}</th>'
+        f"<td>{html.escape(rate_text(row.curve))}</td>"
         f'<td class="n">{median}</td><td class="n">{low} – {high}</td>'
-        f'<td class="n">{1e6 * row.curve.seconds_per_step:.0f}</td>{reached}</tr>'
+        f'<td class="n">{microseconds(row.curve)}</td>{reached}</tr>'
     )
 
 
@@ -238,9 +247,10 @@ def _settings(result: ExperimentResult) -> str:
     settings, budget = result.settings, result.settings.budget
     items = {
         "Budget": f"{budget.epochs:g} epochs of SFO",
-        "Seeds": f"{len(budget.seeds)}, the first {len(budget.tuning_seeds)} of them for tuning",
+        "Seeds": f"{len(budget.seeds)} reported, {len(budget.tuning_seeds)} others for tuning",
         "Grid of η₀": ", ".join(f"{rate:g}" for rate in budget.grid),
         "Chosen by": settings.criterion,
+        "Tuned by": settings.rule,
         "Schedules": settings.schedules,
         "Batches": "; ".join(
             f"{part.series.label} {part.series.batch_size}"

@@ -4,7 +4,7 @@ from retrax.experiments import claims, figures, markdown, page
 from retrax.experiments.results import ExperimentResult, Results
 from retrax.experiments.specs import EXPERIMENTS, UsageError
 from retrax.experiments.storage import Store, prepare, write_text
-from retrax.experiments.summary import number, rate_text, table
+from retrax.experiments.summary import number, setting_text, table
 
 
 def draw(result: ExperimentResult, store: Store) -> None:
@@ -21,10 +21,11 @@ def sum_up(result: ExperimentResult, computed: bool = True) -> str:
         row = table(result, panel.key)[0]
         lines.append(
             f"  lowest final gap{' in ' + panel.title if len(result.panels) > 1 else ''}: "
-            f"{row.curve.label} {number(row.curve.final[1])} at η₀={rate_text(row.curve)}"
+            f"{row.curve.label} {number(row.curve.final[1])} with {setting_text(row.curve)}"
         )
     lines += [
-        f"  {verdict.claim}: {verdict.verdict.upper()} ({verdict.evidence})" for verdict in claims.verdicts(result)
+        f"  {verdict.claim}: {verdict.verdict.upper()} ({verdict.basis}: {verdict.evidence})"
+        for verdict in claims.verdicts(result)
     ]
     return "\n".join(lines)
 
@@ -52,7 +53,7 @@ def write_report(store: Store) -> str:
 def _closing(store: Store, results: Results) -> str:
     lines = []
     judged = [(name, verdict) for name, result in results.items() for verdict in claims.verdicts(result)]
-    for kind in (claims.HOLDS, claims.IN_PART, claims.FAILS, claims.UNDECIDED):
+    for kind in (claims.HOLDS, claims.IN_PART, claims.FAILS, claims.UNSETTLED, claims.UNDECIDED):
         those = [f"{verdict.claim} [{name}]" for name, verdict in judged if verdict.verdict == kind]
         if those:
             lines.append(f"{kind} ({len(those)}): {'; '.join(those)}")

@@ -28,19 +28,22 @@ class Environment:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """The settings that a series was run with."""
+    """The settings that a series was run with; no rate where the method finds its own."""
 
-    rate: float
+    rate: float | None
     variant: dict[str, float]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Candidate:
-    """Settings that were tried in tuning; `gap` has shape (tuning seeds, records)."""
+    """Settings that were tried in tuning, and how far; `gap` has shape (tuning seeds, records)."""
 
     rate: float
     variant: dict[str, float]
+    share: float
+    """The share of the budget at which it was stopped; 1 where it ran to the end."""
     median_final: float
+    sfo: np.ndarray
     gap: np.ndarray
 
 
@@ -48,9 +51,7 @@ class Candidate:
 class Tuning:
     """How the settings of a series were chosen."""
 
-    criterion: str
     seeds: tuple[int, ...]
-    sfo: tuple[int, ...]
     beyond_grid: tuple[float, ...]
     """The step sizes tried because the best one lay at the grid's edge."""
     candidates: tuple[Candidate, ...]
@@ -61,11 +62,24 @@ class Runs:
     """The reported runs: arrays of shape (seeds, records), NaN after a run has diverged."""
 
     seeds: tuple[int, ...]
-    load: float
     sfo: np.ndarray
     gap: np.ndarray
     gradient_norm: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Timing:
+    """Run times, measured apart: one run after another, with nothing else of ours at work."""
+
+    key: str
+    seeds: tuple[int, ...]
     seconds: np.ndarray
+    """Shape (seeds, records), at the records of the reported runs; without compiling and measuring."""
+    load: float
+    """The load average of the last minute when it ended; 1 is this job itself."""
+    others: float
+    """Cores that other processes kept busy meanwhile; NaN where the system does not tell."""
+    wall_seconds: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +92,8 @@ class SeriesResult:
     best: Choice
     tuning: Tuning | None
     runs: Runs
+    timing: Timing | None = None
+    """None until the last phase, in which run times are measured."""
     wall_seconds: float = 0.0
 
 
@@ -108,7 +124,7 @@ class ComplexityResult:
     wall_seconds: float = 0.0
 
 
-Part = SeriesResult | ComplexityResult
+Part = SeriesResult | ComplexityResult | Timing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,6 +149,8 @@ class Settings:
 
     budget: Budget
     criterion: str
+    rule: str
+    """How step sizes were stopped early in tuning."""
     jobs: int
     schedules: str
 
@@ -155,6 +173,11 @@ class ExperimentResult:
     complexity: tuple[ComplexityResult, ...]
     environment: Environment
     wall_seconds: float
+
+    @property
+    def timed(self) -> bool:
+        """Whether all run times have been measured."""
+        return all(part.timing is not None for part in self.series)
 
 
 Results = dict[str, ExperimentResult]

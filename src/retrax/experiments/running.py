@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from retrax.experiments import environment, storage, workloads
-from retrax.experiments.results import ComplexityResult, ExperimentResult, Panel, Part, SeriesResult, Settings
+from retrax.experiments.results import ComplexityResult, ExperimentResult, Panel, Part, SeriesResult, Settings, Timing
 from retrax.experiments.specs import Experiment, UsageError
 from retrax.experiments.storage import Store
-from retrax.experiments.tuning import CRITERION
-from retrax.experiments.units import Asked, Unit, fingerprint, units_of
+from retrax.experiments.tuning import CRITERION, RULE
+from retrax.experiments.units import Asked, TimingUnit, Unit, fingerprint, units_of
 from retrax.experiments.workloads import Place
 
 
@@ -51,25 +51,57 @@ class Run:
 
 
 def run_experiment(experiment: Experiment, run: Run, display: Display) -> tuple[ExperimentResult, bool]:
-    """The result of an experiment, and whether anything had to be computed for it."""
+    """The result of an experiment, as yet without run times, and whether anything had to be computed for it."""
     units = units_of(experiment, run.asked, run.place)
     digests = {unit.key: fingerprint(unit) for unit in units}
     whole = storage.fingerprint(digests)
     result = _earlier(experiment, run, display)
     if result is not None and result.fingerprint == whole:
         return result, False
+    parts = _compute_all(experiment, units, digests, run, display, run.jobs)
+    return _saved(assemble(experiment, run, parts, whole), run.store), True
+
+
+def time_experiment(
+    experiment: Experiment, result: ExperimentResult, run: Run, display: Display
+) -> tuple[ExperimentResult, bool]:
+    """The result with run times, measured one after another in this process, and whether that was still to be done."""
+    if result.timed:
+        return result, False
+    units: list[Unit] = [TimingUnit(experiment, part, run.place) for part in result.series]
+    digests = {unit.key: fingerprint(unit) for unit in units}
+    parts = _compute_all(experiment, units, digests, run, display, jobs=1)
+    times = {part.key: part for part in parts if isinstance(part, Timing)}
+    timed = dataclasses.replace(
+        result,
+        series=tuple(dataclasses.replace(part, timing=times[f"timing-{part.key}"]) for part in result.series),
+        environment=environment.current(),
+        wall_seconds=round(result.wall_seconds + sum(part.wall_seconds for part in parts), 1),
+    )
+    return _saved(timed, run.store), True
+
+
+def _compute_all(
+    experiment: Experiment, units: list[Unit], digests: dict[str, str], run: Run, display: Display, jobs: int
+) -> list[Part]:
+    """What the units come to, from parts kept earlier or computed now."""
     parts = _kept(units, digests, run.store)
     missing = [unit for unit in units if unit.key not in parts]
     display.begin(experiment, units, len(parts))
-    compute = _in_this_process if run.jobs == 1 or len(missing) < 2 else _in_processes
+    compute = _in_this_process if jobs == 1 or len(missing) < 2 else _in_processes
     for unit, part in compute(missing, digests, run, display.update):
         parts[unit.key] = part
         display.finish(unit, part)
-    run.store.save_result(experiment.name, assemble(experiment, run, [parts[unit.key] for unit in units], whole))
     display.end(experiment)
-    result = run.store.result(experiment.name)  # as a later report will read it
-    assert result is not None
-    return result, True
+    return [parts[unit.key] for unit in units]
+
+
+def _saved(result: ExperimentResult, store: Store) -> ExperimentResult:
+    """The result as a later report will read it."""
+    store.save_result(result.experiment, result)
+    read = store.result(result.experiment)
+    assert read is not None
+    return read
 
 
 def _earlier(experiment: Experiment, run: Run, display: Display) -> ExperimentResult | None:
@@ -157,7 +189,7 @@ def assemble(experiment: Experiment, run: Run, parts: list[Part], digest: str) -
         title=experiment.title,
         figure=experiment.figure,
         quick=run.asked.quick,
-        settings=Settings(run.asked.budget(experiment), CRITERION, run.jobs, SCHEDULES),
+        settings=Settings(run.asked.budget(experiment), CRITERION, RULE, run.jobs, SCHEDULES),
         notes=experiment.notes,
         claims=experiment.claims,
         panels=tuple(_describe(experiment, key, title, run.place) for key, title in experiment.panel_titles().items()),

@@ -16,7 +16,8 @@ class Series:
     """A method, and how it is run.
 
     `variants` are alternative keyword arguments of the recipe that are tuned together with η₀. `rates` replaces
-    the experiment's grid; a single rate with a single variant is not tuned at all.
+    the experiment's grid; a single rate with a single variant is not tuned at all, and without any rate (an empty
+    tuple) the recipe is called without one: the method finds its own step size.
     """
 
     key: str
@@ -31,19 +32,29 @@ class Series:
     rates: tuple[float, ...] | None = None
     in_paper: bool = True
     """Whether the paper's figure shows it; the others stand beside."""
+    average: bool = False
+    """Whether it is the average of the iterates that is judged, not the last one."""
     panel: str = ""
     problem_options: Options = ()
     """Further keyword arguments of the problem, such as its transport."""
     note: str = ""
 
-    def method(self, learning_rate: float, variant: Options = ()) -> "Method":
-        """The method with this step size."""
+    @property
+    def tuning_free(self) -> bool:
+        """Whether the method finds its own step size."""
+        return self.rates == ()
+
+    def method(self, learning_rate: float | None, variant: Options = ()) -> "Method":
+        """The method with this step size; None for one that finds its own."""
         import retrax
 
         recipe: Callable[..., Method] = getattr(retrax, self.recipe)
-        return recipe(learning_rate, **dict(self.options), **dict(variant))
+        given = () if learning_rate is None else (learning_rate,)
+        return recipe(*given, **dict(self.options), **dict(variant))
 
 
+BESIDE = ("rsrm-untuned", "rsgd-average")
+"""Keys of the series that stand in every figure though the paper has none like them."""
 RHO_GRID = (0.05, 0.1, 0.3, 0.5, 0.9)
 
 

@@ -104,7 +104,7 @@ class Experiment:
     grid: tuple[float, ...] = GRID
     tuning_seeds: int = 3
     records: int = 100
-    tuning_records: int = 50
+    tuning_records: int = 20
     panels: tuple[tuple[str, str, ProblemSpec], ...] = ()
     """(key, title, problem) of each panel, where there are several."""
     complexity: Complexity | None = None
@@ -143,21 +143,21 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "pca-syn2", "PCA, SYN2: (10⁴, 500, 10)", "Fig. 1b, 4a", ProblemSpec("pca", "syn2", 10),
-            series.compared(100), epochs=5, quick_epochs=0.5, claims=("rsrm_best", "adaptive_like_sgd", *_PCA[1:]),
+            series.compared(100), epochs=20, quick_epochs=0.5, claims=("rsrm_best", "adaptive_like_sgd", *_PCA[1:]),
             notes=(_SPECTRUM,),
         ),
         Experiment(
             "pca-syn3", "PCA, SYN3: (10⁴, 100, 20)", "Fig. 1c, 4b", ProblemSpec("pca", "syn3", 20),
-            series.compared(100), epochs=10, quick_epochs=1, claims=_PCA, notes=(_SPECTRUM,),
+            series.compared(100), epochs=20, quick_epochs=1, claims=_PCA, notes=(_SPECTRUM,),
         ),
         Experiment(
             "pca-mnist", "PCA, MNIST: (60000, 784, 10)", "Fig. 1e, 4c", ProblemSpec("pca", "mnist", 10, real=True),
-            series.compared(100), epochs=0.5, quick_epochs=0.05, claims=_PCA, notes=(_CENTRED,),
+            series.compared(100), epochs=3, quick_epochs=0.05, claims=_PCA, notes=(_CENTRED,),
         ),
         Experiment(
             "pca-covtype", "PCA, COVTYPE: (581012, 54, 10)", "Fig. 1f, 4d",
             ProblemSpec("pca", "covtype", 10, real=True), series.compared(100),
-            epochs=0.3, quick_epochs=0.03, claims=_PCA, notes=(_CENTRED,),
+            epochs=3, quick_epochs=0.03, claims=_PCA, notes=(_CENTRED,),
         ),
         Experiment(
             "pca-syn1-eta", "PCA, SYN1: RSRM under different η₀", "Fig. 1g", _SYN1, series.fixed_rates(GRID, 100),
@@ -172,32 +172,32 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "ica-yaleb", "ICA, YALEB: joint diagonalization, n = 2414, St(43, 43)", "Fig. 2a, 4e",
             ProblemSpec("ica", "yaleb", real=True), series.compared(200),
-            epochs=6, quick_epochs=0.5, claims=_ICA, tuning_seeds=2, records=60, tuning_records=15, notes=(_UNIT,),
+            epochs=60, quick_epochs=0.5, claims=_ICA, tuning_seeds=2, records=60, tuning_records=15, notes=(_UNIT,),
         ),
         Experiment(
             "ica-cifar100", "ICA, CIFAR100: joint diagonalization, n = 60000, St(43, 43)", "Fig. 2b, 4f",
             ProblemSpec("ica", "cifar100", real=True), series.compared(200),
-            epochs=0.2, quick_epochs=0.02, claims=_ICA, tuning_seeds=2, records=60, tuning_records=15, notes=(_UNIT,),
+            epochs=3, quick_epochs=0.02, claims=_ICA, tuning_seeds=2, records=60, tuning_records=15, notes=(_UNIT,),
         ),
         Experiment(
             "ica-coil100", "ICA, COIL100: joint diagonalization, n = 7200, St(43, 43)", "Fig. 2c, 4g",
             ProblemSpec("ica", "coil100", real=True), series.compared(200),
-            epochs=2, quick_epochs=0.15, claims=_ICA, tuning_seeds=2, records=60, tuning_records=15, notes=(_UNIT,),
+            epochs=20, quick_epochs=0.15, claims=_ICA, tuning_seeds=2, records=60, tuning_records=15, notes=(_UNIT,),
         ),
         Experiment(
             "rc-syn1", "RC, SYN1: n = 5000 matrices of 10×10, condition number 20", "Fig. 3a, 4h",
             ProblemSpec("rc", "spd"), series.compared(100),
-            epochs=2, quick_epochs=0.3, claims=_RC, records=25, tuning_records=4,
+            epochs=20, quick_epochs=0.3, claims=_RC, records=60, tuning_records=10,
         ),
         Experiment(
             "rc-yaleb", "RC, YALEB: n = 2414 matrices of 5×5", "Fig. 3b, 4i",
             ProblemSpec("rc", "yaleb", real=True), series.compared(100),
-            epochs=8, quick_epochs=0.6, claims=(*_RC, "adaptive_fail"), records=40, tuning_records=8,
+            epochs=20, quick_epochs=0.6, claims=(*_RC, "adaptive_fail"), records=60, tuning_records=10,
         ),
         Experiment(
             "rc-kylberg", "RC, KYLBERG: matrices of 5×5", "Fig. 3c, 4j",
             ProblemSpec("rc", "kylberg", real=True), series.compared(100),
-            epochs=5, quick_epochs=0.4, claims=(*_RC, "adaptive_fail"), records=40, tuning_records=8,
+            epochs=20, quick_epochs=0.4, claims=(*_RC, "adaptive_fail"), records=60, tuning_records=10,
         ),
         Experiment(
             "table1", "SFO to reach ‖grad F‖ ≤ ε, and variance reduction with full gradients", "Table 1", _SYN1,

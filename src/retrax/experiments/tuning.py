@@ -1,8 +1,7 @@
-"""Runs one series: tunes η₀ (and variants) by a sweep, then runs the best singly for an honest clock."""
+"""Runs one series: tunes η₀ (and variants) by successive halving, then runs the best on seeds of its own."""
 
 import dataclasses
 import math
-import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,9 +14,18 @@ from retrax.experiments.specs import Budget
 if TYPE_CHECKING:
     from retrax.methods import Method
     from retrax.problems import Problem
+    from retrax.sweep import MethodSweep
 
 CRITERION = "smallest median over the tuning seeds of the final gap at the SFO budget"
+RUNGS = (1 / 16, 1 / 4, 1.0)
+RULE = (
+    "successive halving: every step size runs for 1/16 of the budget, the better half of them for 1/4, the better half "
+    "of those for all of it; the step size just below the best one goes on as well, since longer runs favour smaller "
+    "ones, and one that diverged never does"
+)
 MAX_EXTENSIONS = 2
+Pair = tuple[int, float]
+"""(number of the variant, η₀)."""
 Notify = Callable[[float, str], None]
 """notify(share of the work done, what is being done)."""
 
@@ -27,8 +35,9 @@ def ladder(low: int = -6, high: int = 3) -> tuple[float, ...]:
     return tuple(float(f"{digit}e{power}") for power in range(high, low - 1, -1) for digit in (5, 1))
 
 
-def steps_for(method: "Method", batch_size: int, first_batch_size: int | None, samples: int, sfo: float) -> int:
-    """How many steps of a method spend about `sfo` oracle calls."""
+def steps_for(method: "Method", batch_size: int, first_batch_size: int | None, samples: int, epochs: float) -> int:
+    """How many steps of a method spend about so many epochs of oracle calls."""
+    sfo = epochs * samples
     first = first_batch_size or (samples if method.first_batch_size == "all" else batch_size)
     cost = batch_size * method.evaluations
     if method.restart_every is None:
@@ -40,32 +49,38 @@ def steps_for(method: "Method", batch_size: int, first_batch_size: int | None, s
 
 
 class Tuner:
-    """The sweeps of one series; `curves[variant, η₀]` has shape (seeds, records)."""
+    """The sweeps of one series; `candidates[variant, η₀]` is how far each was tried and what came out."""
 
-    def __init__(self, problem: "Problem", series: Series, budget: Budget, steps: int, notify: Notify) -> None:
-        self.problem, self.series, self.budget, self.steps, self.notify = problem, series, budget, steps, notify
-        self.curves: dict[tuple[int, float], np.ndarray] = {}
-        self.sfo: list[int] = []
+    def __init__(self, problem: "Problem", series: Series, budget: Budget, notify: Notify) -> None:
+        self.problem, self.series, self.budget, self.notify = problem, series, budget, notify
+        self.candidates: dict[Pair, Candidate] = {}
 
-    def tune(self, grid: Sequence[float]) -> tuple[int, float]:
+    def tune(self, grid: Sequence[float]) -> Pair:
         """The best (variant, η₀). The first variant is tried on the whole grid, the others around its best η₀."""
-        self._sweep([(0, rate) for rate in grid])
+        self._halve([(0, rate) for rate in grid])
         self._extend([0])
         others = list(range(1, len(self.series.variants)))
         if others:
             near = neighbours(self.best([0])[1])
-            self._sweep([(variant, rate) for variant in others for rate in near])
+            self._halve([(variant, rate) for variant in others for rate in near])
             self._extend(others)
         return self.best(range(len(self.series.variants)))
 
-    def best(self, variants: Sequence[int]) -> tuple[int, float]:
-        """The smallest median final gap among these variants."""
-        return min((pair for pair in self.curves if pair[0] in variants), key=self.median_final)
+    def best(self, variants: Sequence[int]) -> Pair:
+        """The smallest median final gap among these variants' candidates that ran to the end."""
+        ended = [pair for pair, tried in self.candidates.items() if pair[0] in variants and tried.share == 1]
+        return min(ended, key=self._median)
 
-    def median_final(self, pair: tuple[int, float]) -> float:
-        """The median over seeds of the final gap; infinite where runs have diverged."""
-        last = self.curves[pair][:, -1]
-        return float(np.median(np.where(np.isfinite(last), last, np.inf)))
+    def _median(self, pair: Pair) -> float:
+        return self.candidates[pair].median_final
+
+    def _halve(self, pairs: list[Pair]) -> None:
+        """Run all of them briefly, the promising ones longer, and the best of those to the end."""
+        for share in RUNGS[:-1]:
+            if len(pairs) > 2:
+                self._sweep(pairs, share)
+                pairs = survivors(pairs, self._median)
+        self._sweep(pairs, 1.0)
 
     def _extend(self, variants: Sequence[int]) -> None:
         """Go on beyond the tried step sizes while the best one lies at their edge."""
@@ -73,44 +88,58 @@ class Tuner:
             wanted = [(v, rate) for v in variants for rate in self._beyond(v)]
             if not wanted:
                 return
-            self._sweep(wanted)
+            self._sweep(wanted, 1.0)
 
     def _beyond(self, variant: int) -> tuple[float, ...]:
-        tried = sorted(rate for v, rate in self.curves if v == variant)
-        best = self.best([variant])[1]
-        if not math.isfinite(self.median_final((variant, best))):
+        tried = sorted(rate for v, rate in self.candidates if v == variant)
+        if not any(v == variant and one.share == 1 for (v, _), one in self.candidates.items()):
+            return ()
+        best = self.best([variant])
+        if not math.isfinite(self._median(best)):
             return ()
         rungs = ladder()
-        if best == tried[-1]:
-            return tuple(rate for rate in rungs if rate > best)[-2:]
-        if best == tried[0]:
-            return tuple(rate for rate in rungs if rate < best)[:2]
+        if best[1] == tried[-1]:
+            return tuple(rate for rate in rungs if rate > best[1])[-2:]
+        if best[1] == tried[0]:
+            return tuple(rate for rate in rungs if rate < best[1])[:2]
         return ()
 
-    def _sweep(self, pairs: list[tuple[int, float]]) -> None:
-        """All pairs and tuning seeds in one vmapped compilation; the sweep's step sizes are the pairs' numbers."""
-        import retrax as rx
+    def _sweep(self, pairs: list[Pair], share: float) -> None:
+        """All pairs and tuning seeds in one compilation; the sweep's step sizes are the pairs' numbers."""
+        methods = [self.series.method(rate, self.series.variants[variant]) for variant, rate in pairs]
+        seeds = self.budget.tuning_seeds
+        what = f"tuning, {len(pairs)} η₀ × {len(seeds)} seeds, {share:.3g} of the budget"
+        swept = run_together(self.problem, self.series, methods, seeds, share * self.budget.epochs,
+                             self.budget.tuning_records, lambda done: self.notify(done * share, what))  # fmt: skip
+        for (variant, rate), gap in zip(pairs, swept.curves["gap"], strict=True):
+            self.candidates[variant, rate] = Candidate(
+                rate, numbers(self.series.variants[variant]), share, median_final(gap), swept.sfo, gap
+            )
 
-        def method(index: float) -> "Method":
-            variant, rate = pairs[int(index)]
-            return self.series.method(rate, self.series.variants[variant])
 
-        runs = f"{len(pairs)} η₀ × {len(self.budget.tuning_seeds)} seeds"
-        self.notify(0.0, f"tuning, {runs}")
-        result = rx.sweep(
-            self.problem,
-            {self.series.label: method},
-            range(len(pairs)),
-            self.budget.tuning_seeds,
-            steps=self.steps,
-            batch_size=self.series.batch_size,
-            first_batch_size=self.series.first_batch_size,
-            record=rx.Record(points=min(self.budget.tuning_records, self.steps)),
-            on_record=lambda _, step: self.notify(step / self.steps, f"tuning, {runs}"),
-        )[self.series.label]
-        self.sfo = result.sfo.tolist()
-        for index, pair in enumerate(pairs):
-            self.curves[pair] = result.curves["gap"][index].astype(np.float32)
+def halving_cost(tried: int) -> float:
+    """Runs of full length that successive halving among so many step sizes amounts to."""
+    cost = 0.0
+    for share in RUNGS[:-1]:
+        if tried > 2:
+            cost += share * tried
+            tried = math.ceil(tried / 2) + 1
+    return cost + tried if tried > 1 else 0.0
+
+
+def median_final(gap: np.ndarray) -> float:
+    """The median over seeds of the final gap; infinite where runs have diverged."""
+    last = gap[:, -1]
+    return float(np.median(np.where(np.isfinite(last), last, np.inf)))
+
+
+def survivors(pairs: list[Pair], median: Callable[[Pair], float]) -> list[Pair]:
+    """Those that go on: the better half, and the step size just below the best; never one that has diverged."""
+    ranked = sorted((pair for pair in pairs if math.isfinite(median(pair))), key=median) or pairs[-1:]
+    kept = set(ranked[: math.ceil(len(pairs) / 2)])
+    variant, rate = ranked[0]
+    kept.update(sorted(pair for pair in ranked if pair[0] == variant and pair[1] < rate)[-1:])
+    return [pair for pair in pairs if pair in kept]
 
 
 def neighbours(rate: float) -> tuple[float, ...]:
@@ -119,77 +148,67 @@ def neighbours(rate: float) -> tuple[float, ...]:
     return rungs[max(0, rungs.index(rate) - 1) : rungs.index(rate) + 2]
 
 
-def run_series(problem: "Problem", series: Series, budget: Budget, notify: Notify) -> SeriesResult:
-    """Tune a series and run its best; everything that a result file holds of it."""
-    samples = len(problem.data)
-    if series.first_batch_size is not None and series.first_batch_size > samples:
-        series = dataclasses.replace(series, first_batch_size=samples)
-    grid = series.rates or budget.grid
-    sample_method = series.method(grid[0], series.variants[0])
-    steps = steps_for(sample_method, series.batch_size, series.first_batch_size, samples, budget.epochs * samples)
-    tuner = Tuner(problem, series, budget, steps, lambda share, what: notify(0.5 * share, what))
-    tuned = len(grid) > 1 or len(series.variants) > 1
-    variant, rate = tuner.tune(grid) if tuned else (0, grid[0])
-    return SeriesResult(
-        key=series.key,
-        series=series,
-        steps=steps,
-        best=Choice(rate, numbers(series.variants[variant])),
-        tuning=_tuning_record(tuner, series, grid) if tuned else None,
-        runs=run_singly(problem, series, budget, steps, series.variants[variant], rate, notify),
-    )
-
-
 def numbers(variant: Options) -> dict[str, float]:
     """A variant as a result holds it."""
     return {name: float(value) for name, value in variant}
 
 
-def _tuning_record(tuner: Tuner, series: Series, grid: Sequence[float]) -> Tuning:
-    return Tuning(
-        criterion=CRITERION,
-        seeds=tuner.budget.tuning_seeds,
-        sfo=tuple(tuner.sfo),
-        beyond_grid=tuple(sorted({rate for _, rate in tuner.curves if rate not in grid}, reverse=True)),
-        candidates=tuple(
-            Candidate(rate, numbers(series.variants[variant]), tuner.median_final((variant, rate)), gap)
-            for (variant, rate), gap in sorted(tuner.curves.items(), key=lambda item: (item[0][0], -item[0][1]))
-        ),
+def run_together(
+    problem: "Problem",
+    series: Series,
+    methods: "Sequence[Method]",
+    seeds: tuple[int, ...],
+    epochs: float,
+    records: int,
+    notify: Callable[[float], None],
+) -> "MethodSweep":
+    """Every method and seed in one sweep, for so many epochs of SFO."""
+    import retrax as rx
+
+    steps = steps_for(methods[0], series.batch_size, series.first_batch_size, len(problem.data), epochs)
+    return rx.sweep(
+        problem,
+        {series.label: lambda index: methods[int(index)]},
+        range(len(methods)),
+        seeds,
+        steps=steps,
+        batch_size=series.batch_size,
+        first_batch_size=series.first_batch_size,
+        record=rx.Record(points=min(records, steps)),
+        on_record=lambda _, step: notify(step / steps),
+    )[series.label]
+
+
+def fitted(series: Series, problem: "Problem") -> Series:
+    """The series with a first batch no larger than the data."""
+    first, samples = series.first_batch_size, len(problem.data)
+    return dataclasses.replace(series, first_batch_size=samples) if first and first > samples else series
+
+
+def run_series(problem: "Problem", series: Series, budget: Budget, notify: Notify) -> SeriesResult:
+    """Tune a series on the tuning seeds and run its best on the others; all that a result file holds of it."""
+    series = fitted(series, problem)
+    grid = budget.grid if series.rates is None else series.rates
+    tuned = len(grid) > 1 or len(series.variants) > 1
+    tuner = Tuner(problem, series, budget, lambda share, what: notify(0.7 * share, what))
+    variant, rate = tuner.tune(grid) if tuned else (0, grid[0] if grid else None)
+    method = series.method(rate, series.variants[variant])
+    what = f"{'' if rate is None else f'η₀={rate:g}, '}{len(budget.seeds)} runs"
+    swept = run_together(problem, series, [method], budget.seeds, budget.epochs, budget.records,
+                         lambda done: notify(0.7 * tuned + (1 - 0.7 * tuned) * done, what))  # fmt: skip
+    return SeriesResult(
+        key=series.key,
+        series=series,
+        steps=int(swept.step[-1]),
+        best=Choice(rate, numbers(series.variants[variant])),
+        tuning=_tuning_record(tuner, grid) if tuned else None,
+        runs=Runs(budget.seeds, swept.sfo, swept.curves["gap"][0], swept.curves["gradient_norm"][0]),
     )
 
 
-def run_singly(
-    problem: "Problem", series: Series, budget: Budget, steps: int, variant: Options, rate: float, notify: Notify
-) -> Runs:
-    """One run after another, each with the machine to itself; a diverged run's missing records are NaN."""
-    import retrax as rx
-
-    histories = []
-    for number, seed in enumerate(budget.seeds):
-        begun = 0.5 + 0.5 * number / len(budget.seeds)
-        notify(begun, f"η₀={rate:g}, run {number + 1} of {len(budget.seeds)}")
-        result = rx.minimize(
-            problem,
-            series.method(rate, variant),
-            steps=steps,
-            batch_size=series.batch_size,
-            first_batch_size=series.first_batch_size,
-            seed=seed,
-            record=rx.Record(points=min(budget.records, steps)),
-            progress=False,
-        )
-        if result.status is rx.Status.INTERRUPTED:
-            raise KeyboardInterrupt
-        histories.append(result.history)
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    longest = max(histories, key=lambda history: len(history.rows))
-    length = len(longest.rows)
-
-    def column(name: str) -> np.ndarray:
-        return np.stack([_padded(history[name], length) for history in histories])
-
-    return Runs(budget.seeds, round(load, 1), longest["sfo"], column("gap"), column("gradient_norm"), column("seconds"))
-
-
-def _padded(column: np.ndarray, length: int) -> np.ndarray:
-    return np.concatenate([column, np.full(length - len(column), np.nan)]).astype(np.float32)
+def _tuning_record(tuner: Tuner, grid: Sequence[float]) -> Tuning:
+    ordered = sorted(tuner.candidates.items(), key=lambda item: (item[0][0], -item[0][1]))
+    beyond = {rate for _, rate in tuner.candidates if rate not in grid}
+    return Tuning(
+        tuner.budget.tuning_seeds, tuple(sorted(beyond, reverse=True)), tuple(candidate for _, candidate in ordered)
+    )

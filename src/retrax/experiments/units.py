@@ -3,8 +3,8 @@
 import dataclasses
 from typing import ClassVar
 
-from retrax.experiments import complexity, environment, storage, tuning, workloads
-from retrax.experiments.results import ComplexityResult, SeriesResult
+from retrax.experiments import complexity, environment, storage, timing, tuning, workloads
+from retrax.experiments.results import ComplexityResult, SeriesResult, Timing
 from retrax.experiments.series import Series
 from retrax.experiments.specs import ENTRIES, Budget, Complexity, Entry, Experiment, ProblemSpec
 from retrax.experiments.tuning import Notify
@@ -12,6 +12,8 @@ from retrax.experiments.workloads import Place
 
 DEFAULT_SEEDS, QUICK_SEEDS = 5, 3
 QUICK_TUNING_SEEDS = 2
+FIRST_TUNING_SEED = 10_000
+"""Far above the reported seeds 0, 1, ...: nothing is judged on a seed that it was tuned on."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,13 +28,13 @@ class Asked:
         """The experiment's budget under these wishes."""
         count = self.seeds or (QUICK_SEEDS if self.quick else DEFAULT_SEEDS)
         epochs = self.epochs or (experiment.quick_epochs if self.quick else experiment.epochs)
-        tuning_count = min(count, QUICK_TUNING_SEEDS if self.quick else experiment.tuning_seeds)
+        tuning_count = QUICK_TUNING_SEEDS if self.quick else experiment.tuning_seeds
         records = (min(experiment.records, 20), min(experiment.tuning_records, 4))
         return Budget(
             epochs,
             experiment.grid,
             tuple(range(count)),
-            tuple(range(tuning_count)),
+            tuple(range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + tuning_count)),
             *(records if self.quick else (experiment.records, experiment.tuning_records)),
         )
 
@@ -65,8 +67,9 @@ class SeriesUnit:
     @property
     def weight(self) -> float:
         """Roughly how long it takes, in runs."""
-        tried = len(self.series.rates or self.budget.grid) + 3 * (len(self.series.variants) - 1)
-        return (tried if tried > 1 else 0) * len(self.budget.tuning_seeds) + 2 * len(self.budget.seeds)
+        grid = self.budget.grid if self.series.rates is None else self.series.rates
+        tried = tuning.halving_cost(len(grid)) + tuning.halving_cost(3 * (len(self.series.variants) - 1))
+        return tried * len(self.budget.tuning_seeds) + len(self.budget.seeds)
 
     def content(self) -> tuple[object, ...]:
         """All that its numbers depend on."""
@@ -128,7 +131,46 @@ class ComplexityUnit:
         return complexity.measure(problem, self.entry, *self.limits, self.seeds, notify)
 
 
-Unit = SeriesUnit | ComplexityUnit
+@dataclasses.dataclass(frozen=True)
+class TimingUnit:
+    """The run time of a series whose runs are there."""
+
+    kind: ClassVar[type[Timing]] = Timing
+    experiment: Experiment
+    part: SeriesResult
+    place: Place
+
+    @property
+    def key(self) -> str:
+        """A name for files."""
+        return f"timing-{self.part.key}"
+
+    @property
+    def label(self) -> str:
+        """A name for people."""
+        return f"{self.part.series.label}, run time"
+
+    @property
+    def problem(self) -> ProblemSpec:
+        """The problem it is run on."""
+        return self.experiment.problem_of(self.part.series.panel)
+
+    @property
+    def weight(self) -> float:
+        """Roughly how long it takes, in runs."""
+        return float(min(timing.TIMED_RUNS, len(self.part.runs.seeds)))
+
+    def content(self) -> tuple[object, ...]:
+        """All that its numbers depend on, and the machine."""
+        return self.part.series, self.part.steps, self.part.best, self.problem, environment.machine()
+
+    def compute(self, notify: Notify) -> Timing:
+        """Run it."""
+        problem = workloads.build(self.problem, self.place, self.part.series.problem_options)
+        return timing.measure(problem, self.part, notify)
+
+
+Unit = SeriesUnit | ComplexityUnit | TimingUnit
 
 
 def units_of(experiment: Experiment, asked: Asked, place: Place) -> list[Unit]:
