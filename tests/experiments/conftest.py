@@ -1,6 +1,7 @@
 """A tiny experiment that runs in seconds, and hand-made results for what is derived from results."""
 
 import dataclasses
+import math
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 from retrax.experiments import environment, series, specs, storage, workloads
 from retrax.experiments.results import (
     Choice,
+    ComplexityResult,
     ExperimentResult,
     Panel,
+    Point,
     Runs,
     SeriesResult,
     Settings,
@@ -18,7 +21,7 @@ from retrax.experiments.results import (
     Tuning,
 )
 from retrax.experiments.series import Series
-from retrax.experiments.specs import Budget, Experiment, ProblemSpec
+from retrax.experiments.specs import EXPERIMENTS, Budget, Experiment, ProblemSpec
 
 # Before JAX computes anything: on two cores XLA's pool has been seen to wait for itself for ever.
 environment.single_threaded_operations()
@@ -114,7 +117,17 @@ def made_series(key: str, finals: list[float], *, gap=None, seconds: float | Non
         timing = Timing(f"timing-{key}", (0,), seconds * np.linspace(0, 1, records)[None], 1.0, others)
     best = Choice(more.pop("rate", 0.1), more.pop("variant", {}))
     assert not more
-    return SeriesResult(key, spec, 1000, best, tuning, runs, timing, 1.0)
+    return SeriesResult(key, spec, 1000, 100, best, tuning, runs, timing, 1.0)
+
+
+def made_complexity(key: str, exponent: float, *, spread: float = 0.05, constant: float = 10.0, reached: int = 15):
+    """A row of Table 1 that needs `constant` ε^exponent oracle calls, for the first `reached` of 15 ε."""
+    entry = next(entry for entry in specs.ENTRIES if entry.key == key)
+    tolerances = EXPERIMENTS["table1"].complexity.tolerances
+    needed = [constant * epsilon**exponent if k < reached else math.inf for k, epsilon in enumerate(tolerances)]
+    points = tuple(Point(e, 0.5, sfo, np.array([sfo] * 3), {"b": 1}) for e, sfo in zip(tolerances, needed, strict=True))
+    interval = (exponent - spread, exponent + spread)
+    return ComplexityResult(f"sfo-{key}", entry, 1.0, (0, 1, 2), 10**7, points, exponent, interval, -2.0)
 
 
 def made_panel(key: str = "", title: str = "Panel") -> Panel:

@@ -7,10 +7,8 @@ import pytest
 
 from retrax.experiments import claims
 from retrax.experiments.claims import FAILS, HOLDS, IN_PART, UNDECIDED, UNSETTLED
-from retrax.experiments.results import ComplexityResult
-from retrax.experiments.specs import ENTRIES
 
-from .conftest import made_panel, made_result, made_series, with_series
+from .conftest import made_complexity, made_panel, made_result, made_series, with_series
 
 
 def methods(**finals):
@@ -139,26 +137,42 @@ def test_stability_is_how_little_a_curve_jumps():
     assert claims.stable(with_series(result, rougher)).verdict == FAILS
 
 
-def complexity(**exponents):
-    entries = {entry.key: entry for entry in ENTRIES}
-    return [
-        ComplexityResult(f"sfo-{key}", entries[key.replace("_", "-")], 1.0, (0,), 100, (), value)
-        for key, value in exponents.items()
-    ]
-
-
 @pytest.mark.parametrize(
     ("measured", "verdict"),
     [
-        ({"rsrm": -2.8, "rsgd": -3.9, "rasa_lr": -4.1}, HOLDS),
-        ({"rsrm": -2.8, "rsgd": -2.5, "rasa_lr": -4.1}, IN_PART),
-        ({"rsrm": -4.8, "rsgd": -2.5, "rasa_lr": -4.1}, FAILS),
-        ({"rsrm": math.nan, "rsgd": -2.5, "rasa_lr": -4.1}, UNDECIDED),
-        ({"rsrm": -2.9, "rsgd": math.nan, "rasa_lr": math.nan}, HOLDS),
+        ({"rsrm": -2.9, "rsgd": -3.9, "rasa-lr": -4.1}, HOLDS),
+        ({"rsrm": -2.9, "rsgd": -2.95, "rasa-lr": -4.1}, IN_PART),  # the intervals of RSRM and RSGD overlap
+        ({"rsrm": -2.2, "rsgd": -3.9, "rasa-lr": -4.1}, IN_PART),  # steeper than the others, but not -3
+        ({"rsrm": -4.8, "rsgd": -2.5, "rasa-lr": -4.1}, FAILS),
+        ({"rsrm": -2.9, "rsgd": math.nan, "rasa-lr": -4.1}, UNDECIDED),
     ],
 )
 def test_exponents(measured, verdict):
-    assert claims.exponents(made_result(complexity=complexity(**measured))).verdict == verdict
+    rows = [made_complexity(key, value) for key, value in measured.items()]
+    found = claims.exponents(made_result(complexity=rows))
+    assert found.verdict == verdict
+    assert f"RSRM {measured['rsrm']:.2f} [{measured['rsrm'] - 0.05:.2f}, " in found.evidence
+
+
+@pytest.mark.parametrize(("exponent", "verdict"), [(-3.1, HOLDS), (-4.0, FAILS), (math.nan, UNDECIDED)])
+def test_batches_of_one(exponent, verdict):
+    keys = ("rsrm", "rsrm-b10", "rsrm-b100", "rsgd", "rsgd-b10", "rsgd-b100")
+    rows = [made_complexity(key, exponent if key == "rsrm" else -3.0, reached=9) for key in keys]
+    found = claims.one_sample(made_result(complexity=rows))
+    assert found.verdict == verdict
+    assert "RSGD's SFO to ε=0.0312: b=1 327" in found.evidence.replace("\u202f", "")
+
+
+def test_noise_is_a_power_of_its_variance():
+    noisy = {"rsrm": 10.0, "rsrm-noise4": 80.0, "rsrm-noise16": 640.0}
+    rows = [made_complexity(key, -3.0, constant=constant) for key, constant in noisy.items()]
+    found = claims.noise(made_result(complexity=[*rows, made_complexity("rsrm-noise0", -0.1)]))
+    assert found.verdict == HOLDS
+    assert "(σ²)^1.50" in found.evidence
+    slow = made_complexity("rsrm-noise0", -3.0, constant=1e4)
+    assert claims.noise(made_result(complexity=[*rows, slow])).verdict == FAILS
+    unknown = made_complexity("rsrm-noise0", -3.0, reached=3)
+    assert claims.noise(made_result(complexity=[*rows, unknown])).verdict == UNDECIDED
 
 
 def test_full_gradients():

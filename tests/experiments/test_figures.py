@@ -2,15 +2,13 @@
 
 import math
 
-import numpy as np
 import pytest
 
 from retrax.experiments import figures, series, styles, summary
-from retrax.experiments.results import ComplexityResult, Point
-from retrax.experiments.specs import ENTRIES, EXPERIMENTS
+from retrax.experiments.specs import EXPERIMENTS
 from retrax.experiments.storage import Store
 
-from .conftest import made_result, made_series
+from .conftest import made_complexity, made_result, made_series
 
 
 def test_an_experiment_is_drawn_as_png_and_pdf(paper_like, out):
@@ -81,12 +79,10 @@ def test_runs_that_diverge_or_reach_zero_are_drawn_without_a_warning(out):
     assert figures.draw_experiment(made_result(part), Store(out))
 
 
-def test_a_complexity_panel_is_drawn(out):
-    points = tuple(
-        Point(epsilon, 0.1, median, np.array([median]), {}) for epsilon, median in ((1, 10), (0.5, math.nan))
-    )
-    measured = ComplexityResult("sfo-rsrm", ENTRIES[0], 1.0, (0,), 100, points, math.nan)
-    assert figures.draw_experiment(made_result(made_series("rsrm", [0.1]), complexity=[measured]), Store(out))
+def test_complexity_panels_are_drawn_beside_each_other(out):
+    rows = [made_complexity("rsrm", -3.0), made_complexity("rsgd", math.nan, reached=0)]
+    rows.append(made_complexity("rsrm-b10", -3.0))
+    assert figures.draw_experiment(made_result(made_series("rsrm", [0.1]), complexity=rows), Store(out))
 
 
 def test_the_composites_have_the_papers_layout():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import retrax as rx
-from retrax.experiments import series, timing, tuning, workloads
+from retrax.experiments import series, tuning, workloads
 from retrax.experiments.encoding import to_json
 from retrax.experiments.results import Choice
 from retrax.experiments.series import Series
@@ -63,8 +63,8 @@ def test_hopeless_step_sizes_are_stopped_early(problem):
     tuner.tune(GRID)
     shares = {rate: candidate.share for (_, rate), candidate in tuner.candidates.items()}
     assert set(shares) >= set(GRID)
-    assert sorted(shares.values()).count(1 / 16) >= 2
-    assert list(shares.values()).count(1) <= 3
+    assert list(shares.values()).count(1) in (3, 4)
+    assert set(shares.values()) == {1 / 8, 1}
     whole = rx.sweep(problem, {"m": rx.rsgd}, GRID, BUDGET.tuning_seeds, steps=100, batch_size=10)["m"]
     assert tuner.best([0])[1] == whole.best_learning_rate
 
@@ -72,7 +72,7 @@ def test_hopeless_step_sizes_are_stopped_early(problem):
 @pytest.mark.parametrize(
     ("medians", "kept"),
     [
-        ({1.0: 1, 0.5: 2, 0.1: 3, 0.05: 4, 0.01: 5, 0.005: 6, 0.001: 7}, [1.0, 0.5, 0.1, 0.05]),
+        ({1.0: 1, 0.5: 2, 0.1: 3, 0.05: 4, 0.01: 5, 0.005: 6, 0.001: 7}, [1.0, 0.5, 0.1]),
         ({1.0: 9, 0.5: 9, 0.1: 1, 0.05: 9.5, 0.01: 8, 0.005: 7}, [0.1, 0.05, 0.01, 0.005]),  # 0.05: just below the best
         ({1.0: math.inf, 0.5: math.inf, 0.1: math.inf, 0.05: 1}, [0.05]),
         ({1.0: math.inf, 0.5: math.inf, 0.1: math.inf}, [0.1]),
@@ -121,7 +121,7 @@ def test_the_reported_runs_are_those_of_single_runs_on_other_seeds(problem):
     for seed, gap in zip(BUDGET.seeds, result.runs.gap, strict=True):
         single = rx.minimize(
             problem, rx.rsrm(0.05), steps=result.steps, batch_size=5, first_batch_size=20, seed=seed, progress=False,
-            record=rx.Record(points=10),
+            record=rx.Record(every=result.every),
         )  # fmt: skip
         np.testing.assert_allclose(gap, single.history["gap"], rtol=1e-6, atol=1e-12)
         np.testing.assert_array_equal(result.runs.sfo, single.history["sfo"])
@@ -146,4 +146,4 @@ def test_a_first_batch_larger_than_the_data_is_all_the_data(problem):
 
 
 def test_a_run_that_diverges_is_padded():
-    np.testing.assert_array_equal(timing.padded(np.array([1.0, 2.0]), 4), [1, 2, np.nan, np.nan])
+    np.testing.assert_array_equal(tuning.padded(np.array([1.0, 2.0]), 4), [1, 2, np.nan, np.nan])

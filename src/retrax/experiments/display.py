@@ -1,6 +1,5 @@
 """Progress of a run of experiments: a live display on a terminal, plain lines elsewhere."""
 
-import math
 import sys
 import time
 from types import TracebackType
@@ -132,9 +131,7 @@ def describe(unit: Unit, part: Part) -> str:
     """What came out of a unit, in a few words."""
     took = f"({duration(part.wall_seconds)})"
     if isinstance(part, ComplexityResult):
-        unknown = math.isnan(part.exponent)
-        slope = "not reached often enough" if unknown else f"exponent {part.exponent:.2f}"
-        return f"{unit.label}: {slope}, theory {part.entry.exponent:.3g} {took}"
+        return f"{unit.label}: exponent {summary.exponent_text(part)}, theory {part.entry.exponent:.3g} {took}"
     if isinstance(part, Timing):
         return f"{unit.label}: {duration(float(part.seconds[:, -1].max()))} a run {took}"
     curve = summary.curve_of(part)

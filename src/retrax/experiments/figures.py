@@ -15,7 +15,7 @@ from retrax.experiments.results import ComplexityResult, ExperimentResult, Resul
 from retrax.experiments.series import BESIDE
 from retrax.experiments.storage import Store
 from retrax.experiments.styles import METHODS, Style, style_of
-from retrax.experiments.summary import Curve, curves, number, setting_text
+from retrax.experiments.summary import Curve, curves, exponent_text, setting_text
 
 FORMATS = ("png", "pdf")
 DPI = 110
@@ -85,9 +85,9 @@ def draw_experiment(result: ExperimentResult, store: Store) -> list[Path]:
                 loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize=7, handlelength=4.5, frameon=False
             )
         if result.complexity:
-            _draw_complexity(axes[-1][0], result.complexity)
-            for axis in axes[-1][1:]:
-                axis.set_visible(False)
+            groups = {"Table 1": False, "RSRM and RSGD with other batches and other noise": True}
+            for axis, (title, varied) in zip(axes[-1], groups.items(), strict=False):
+                _draw_complexity(axis, [part for part in result.complexity if part.entry.varied == varied], title)
         return _save(figure, store.out / "figures" / result.experiment)
 
 
@@ -207,10 +207,10 @@ def _plot(
     )
 
 
-def _draw_complexity(axis: Any, entries: tuple[ComplexityResult, ...]) -> None:
+def _draw_complexity(axis: Any, entries: list[ComplexityResult], title: str) -> None:
     """SFO over ε, both logarithmic."""
     for position, part in enumerate(entries):
-        entry, style = part.entry, style_of(part.entry.key, position)
+        style = style_of(part.entry.key, position)
         points = [(point.epsilon, point.median) for point in part.points if math.isfinite(point.median)]
         axis.plot(
             [epsilon for epsilon, _ in points],
@@ -219,15 +219,18 @@ def _draw_complexity(axis: Any, entries: tuple[ComplexityResult, ...]) -> None:
             linestyle=(0, style.dash) if style.dash else "-",
             marker=style.marker,
             markersize=4,
-            label=f"{entry.label}: slope {number(part.exponent)} (theory {entry.exponent:.3g})",
+            label=f"{part.entry.label}: {exponent_text(part)}",
         )
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.invert_xaxis()
     axis.set_xlabel("ε")
-    axis.set_ylabel("SFO until ‖grad F‖ ≤ ε")
-    axis.set_title("Oracle calls to reach a gradient norm", fontsize=8)
-    axis.legend(fontsize=6, frameon=False, handlelength=3.6)
+    axis.set_ylabel("SFO until E‖grad F‖ ≤ ε")
+    axis.set_title(title, fontsize=8)
+    axis.legend(
+        loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, fontsize=6, frameon=False, handlelength=4.5,
+        title="exponent [95 %]", title_fontsize=6,
+    )  # fmt: skip
 
 
 def _save(figure: Any, stem: Path) -> list[Path]:

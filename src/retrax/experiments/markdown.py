@@ -6,7 +6,7 @@ from retrax.experiments import claims
 from retrax.experiments.figures import COMPOSITES, drawn_composites
 from retrax.experiments.results import ComplexityResult, ExperimentResult, Results
 from retrax.experiments.specs import EXPERIMENTS
-from retrax.experiments.summary import TARGETS, Row, microseconds, number, rate_text, table
+from retrax.experiments.summary import TARGETS, Row, exponent_text, microseconds, number, rate_text, table
 
 
 def render(results: Results) -> str:
@@ -126,12 +126,12 @@ def _reached(sfo: float, seconds: float) -> str:
 
 def complexity_table(entries: tuple[ComplexityResult, ...]) -> list[str]:
     """SFO for each ε, with the measured exponent beside the theory's."""
-    tolerances = [point.epsilon for point in entries[0].points]
+    tolerances = [point.epsilon for point in entries[0].points[::2]]
     lines = [
-        "| method | " + " | ".join(f"ε={epsilon:g}" for epsilon in tolerances) + " | exponent | theory |",
+        "| method | " + " | ".join(f"ε={epsilon:.3g}" for epsilon in tolerances) + " | exponent [95 %] | theory |",
         "|---|" + "---:|" * (len(tolerances) + 2),
     ]
     for part in entries:
-        cells = " | ".join(number(point.median) for point in part.points)
-        lines.append(f"| {part.entry.label} | {cells} | {number(part.exponent)} | {part.entry.exponent:.3g} |")
+        cells = " | ".join(number(point.median) for point in part.points[::2])
+        lines.append(f"| {part.entry.label} | {cells} | {exponent_text(part)} | {part.entry.exponent:.3g} |")
     return lines

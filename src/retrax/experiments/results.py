@@ -89,6 +89,8 @@ class SeriesResult:
     key: str
     series: Series
     steps: int
+    every: int
+    """Steps between two records."""
     best: Choice
     tuning: Tuning | None
     runs: Runs
@@ -121,6 +123,10 @@ class ComplexityResult:
     points: tuple[Point, ...]
     exponent: float
     """The slope of log SFO over log ε; NaN where too few ε were reached."""
+    interval: tuple[float, float]
+    """95 % of the exponents that resampled seeds would have given."""
+    tuned_exponent: float
+    """The slope with η₀ chosen for each ε instead of one for all, at a smaller budget; NaN where not measured."""
     wall_seconds: float = 0.0
 
 

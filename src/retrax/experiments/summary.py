@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from retrax.experiments.results import ExperimentResult, Runs, SeriesResult
+from retrax.experiments.results import ComplexityResult, ExperimentResult, Runs, SeriesResult
 
 TARGETS = (1e-1, 1e-2, 1e-3, 1e-4)
 
@@ -166,6 +166,14 @@ def number(value: float, digits: int = 3) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}".replace(",", "\u202f")
     return f"{value:.{digits}g}"
+
+
+def exponent_text(part: ComplexityResult) -> str:
+    """A measured exponent with its interval; a dash where too few ε were reached."""
+    if math.isnan(part.exponent):
+        return "–"
+    low, high = part.interval
+    return f"{part.exponent:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def microseconds(curve: Curve) -> str:

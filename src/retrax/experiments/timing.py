@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from retrax.experiments.results import SeriesResult, Timing
-from retrax.experiments.tuning import Notify
+from retrax.experiments.tuning import Notify, padded, run_once
 
 if TYPE_CHECKING:
     from retrax.problems import Problem
@@ -18,34 +18,15 @@ TIMED_RUNS = 3
 
 def measure(problem: "Problem", part: SeriesResult, notify: Notify) -> Timing:
     """The clock of a series' first reported runs, at the records that it has already."""
-    import retrax as rx
-
-    series, records = part.series, len(part.runs.sfo)
-    variant = tuple(part.best.variant.items())
-    seeds = part.runs.seeds[:TIMED_RUNS]
+    records, seeds = len(part.runs.sfo), part.runs.seeds[:TIMED_RUNS]
+    method = part.series.method(part.best.rate, tuple(part.best.variant.items()))
     columns, begun = [], _Usage()
     for number, seed in enumerate(seeds):
         notify(number / len(seeds), f"run time, run {number + 1} of {len(seeds)}")
-        result = rx.minimize(
-            problem,
-            series.method(part.best.rate, variant),
-            steps=part.steps,
-            batch_size=series.batch_size,
-            first_batch_size=series.first_batch_size,
-            seed=seed,
-            record=rx.Record(points=min(records - 1, part.steps)),
-            progress=False,
-        )
-        if result.status is rx.Status.INTERRUPTED:
-            raise KeyboardInterrupt
-        columns.append(padded(result.history["seconds"], records))
+        history = run_once(problem, part.series, method, part.steps, part.every, seed)
+        columns.append(padded(history["seconds"], records))
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
     return Timing(f"timing-{part.key}", seeds, np.stack(columns), round(load, 2), round(begun.others(), 2))
-
-
-def padded(column: np.ndarray, length: int) -> np.ndarray:
-    """The column of a run, with NaN for the records that it did not live to see."""
-    return np.concatenate([column, np.full(length - len(column), np.nan)])
 
 
 class _Usage:

@@ -14,14 +14,14 @@ from retrax.experiments.specs import Budget
 if TYPE_CHECKING:
     from retrax.methods import Method
     from retrax.problems import Problem
-    from retrax.sweep import MethodSweep
+    from retrax.recording import History
 
 CRITERION = "smallest median over the tuning seeds of the final gap at the SFO budget"
-RUNGS = (1 / 16, 1 / 4, 1.0)
+BRIEF, KEPT = 1 / 8, 0.4
 RULE = (
-    "successive halving: every step size runs for 1/16 of the budget, the better half of them for 1/4, the better half "
-    "of those for all of it; the step size just below the best one goes on as well, since longer runs favour smaller "
-    "ones, and one that diverged never does"
+    "successive halving in two rounds: every step size runs for 1/8 of the budget, the best 40 % of them (3 of 7) for "
+    "all of it; the step size just below the best one goes on as well, since longer runs favour smaller ones, and one "
+    "that diverged never does"
 )
 MAX_EXTENSIONS = 2
 Pair = tuple[int, float]
@@ -75,11 +75,13 @@ class Tuner:
         return self.candidates[pair].median_final
 
     def _halve(self, pairs: list[Pair]) -> None:
-        """Run all of them briefly, the promising ones longer, and the best of those to the end."""
-        for share in RUNGS[:-1]:
-            if len(pairs) > 2:
-                self._sweep(pairs, share)
-                pairs = survivors(pairs, self._median)
+        """Run all of them briefly, and the promising ones to the end.
+
+        Two rounds and not three: a round costs a compilation, and the third saved nothing on the paper's problems.
+        """
+        if len(pairs) > 2:
+            self._sweep(pairs, BRIEF)
+            pairs = survivors(pairs, self._median)
         self._sweep(pairs, 1.0)
 
     def _extend(self, variants: Sequence[int]) -> None:
@@ -106,11 +108,23 @@ class Tuner:
 
     def _sweep(self, pairs: list[Pair], share: float) -> None:
         """All pairs and tuning seeds in one compilation; the sweep's step sizes are the pairs' numbers."""
-        methods = [self.series.method(rate, self.series.variants[variant]) for variant, rate in pairs]
-        seeds = self.budget.tuning_seeds
+        import retrax as rx
+
+        series, seeds = self.series, self.budget.tuning_seeds
+        methods = [series.method(rate, series.variants[variant]) for variant, rate in pairs]
+        steps = steps_of(series, methods[0], self.problem, share * self.budget.epochs)
         what = f"tuning, {len(pairs)} η₀ × {len(seeds)} seeds, {share:.3g} of the budget"
-        swept = run_together(self.problem, self.series, methods, seeds, share * self.budget.epochs,
-                             self.budget.tuning_records, lambda done: self.notify(done * share, what))  # fmt: skip
+        swept = rx.sweep(
+            self.problem,
+            {series.label: lambda index: methods[int(index)]},
+            range(len(methods)),
+            seeds,
+            steps=steps,
+            batch_size=series.batch_size,
+            first_batch_size=series.first_batch_size,
+            record=rx.Record(points=min(self.budget.tuning_records, steps)),
+            on_record=lambda _, step: self.notify(share * step / steps, what),
+        )[series.label]
         for (variant, rate), gap in zip(pairs, swept.curves["gap"], strict=True):
             self.candidates[variant, rate] = Candidate(
                 rate, numbers(self.series.variants[variant]), share, median_final(gap), swept.sfo, gap
@@ -119,12 +133,7 @@ class Tuner:
 
 def halving_cost(tried: int) -> float:
     """Runs of full length that successive halving among so many step sizes amounts to."""
-    cost = 0.0
-    for share in RUNGS[:-1]:
-        if tried > 2:
-            cost += share * tried
-            tried = math.ceil(tried / 2) + 1
-    return cost + tried if tried > 1 else 0.0
+    return BRIEF * tried + math.ceil(KEPT * tried) + 1 if tried > 2 else tried if tried > 1 else 0.0
 
 
 def median_final(gap: np.ndarray) -> float:
@@ -134,9 +143,9 @@ def median_final(gap: np.ndarray) -> float:
 
 
 def survivors(pairs: list[Pair], median: Callable[[Pair], float]) -> list[Pair]:
-    """Those that go on: the better half, and the step size just below the best; never one that has diverged."""
+    """Those that go on: the best ones, and the step size just below the best; never one that has diverged."""
     ranked = sorted((pair for pair in pairs if math.isfinite(median(pair))), key=median) or pairs[-1:]
-    kept = set(ranked[: math.ceil(len(pairs) / 2)])
+    kept = set(ranked[: math.ceil(KEPT * len(pairs))])
     variant, rate = ranked[0]
     kept.update(sorted(pair for pair in ranked if pair[0] == variant and pair[1] < rate)[-1:])
     return [pair for pair in pairs if pair in kept]
@@ -153,32 +162,6 @@ def numbers(variant: Options) -> dict[str, float]:
     return {name: float(value) for name, value in variant}
 
 
-def run_together(
-    problem: "Problem",
-    series: Series,
-    methods: "Sequence[Method]",
-    seeds: tuple[int, ...],
-    epochs: float,
-    records: int,
-    notify: Callable[[float], None],
-) -> "MethodSweep":
-    """Every method and seed in one sweep, for so many epochs of SFO."""
-    import retrax as rx
-
-    steps = steps_for(methods[0], series.batch_size, series.first_batch_size, len(problem.data), epochs)
-    return rx.sweep(
-        problem,
-        {series.label: lambda index: methods[int(index)]},
-        range(len(methods)),
-        seeds,
-        steps=steps,
-        batch_size=series.batch_size,
-        first_batch_size=series.first_batch_size,
-        record=rx.Record(points=min(records, steps)),
-        on_record=lambda _, step: notify(step / steps),
-    )[series.label]
-
-
 def fitted(series: Series, problem: "Problem") -> Series:
     """The series with a first batch no larger than the data."""
     first, samples = series.first_batch_size, len(problem.data)
@@ -193,17 +176,59 @@ def run_series(problem: "Problem", series: Series, budget: Budget, notify: Notif
     tuner = Tuner(problem, series, budget, lambda share, what: notify(0.7 * share, what))
     variant, rate = tuner.tune(grid) if tuned else (0, grid[0] if grid else None)
     method = series.method(rate, series.variants[variant])
-    what = f"{'' if rate is None else f'η₀={rate:g}, '}{len(budget.seeds)} runs"
-    swept = run_together(problem, series, [method], budget.seeds, budget.epochs, budget.records,
-                         lambda done: notify(0.7 * tuned + (1 - 0.7 * tuned) * done, what))  # fmt: skip
+    steps = steps_of(series, method, problem, budget.epochs)
+    every = max(1, steps // budget.records)
+    begin = 0.7 if tuned else 0.0
+    histories = []
+    for number, seed in enumerate(budget.seeds):
+        notify(begin + (1 - begin) * number / len(budget.seeds), f"run {number + 1} of {len(budget.seeds)}")
+        histories.append(run_once(problem, series, method, steps, every, seed))
     return SeriesResult(
         key=series.key,
         series=series,
-        steps=int(swept.step[-1]),
+        steps=steps,
+        every=every,
         best=Choice(rate, numbers(series.variants[variant])),
         tuning=_tuning_record(tuner, grid) if tuned else None,
-        runs=Runs(budget.seeds, swept.sfo, swept.curves["gap"][0], swept.curves["gradient_norm"][0]),
+        runs=_runs(histories, budget.seeds),
     )
+
+
+def steps_of(series: Series, method: "Method", problem: "Problem", epochs: float) -> int:
+    """How many steps of a series so many epochs of SFO are."""
+    return steps_for(method, series.batch_size, series.first_batch_size, len(problem.data), epochs)
+
+
+def run_once(problem: "Problem", series: Series, method: "Method", steps: int, every: int, seed: int) -> "History":
+    """The history of one run."""
+    import retrax as rx
+
+    result = rx.minimize(
+        problem,
+        method,
+        steps=steps,
+        batch_size=series.batch_size,
+        first_batch_size=series.first_batch_size,
+        seed=seed,
+        record=rx.Record(every=every),
+        progress=False,
+    )
+    if result.status is rx.Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return result.history
+
+
+def _runs(histories: "Sequence[History]", seeds: tuple[int, ...]) -> Runs:
+    """The runs side by side; a diverged run's missing records are NaN."""
+    longest = max(histories, key=lambda history: len(history.rows))
+    length = len(longest.rows)
+    gap, norm = (np.stack([padded(one[name], length) for one in histories]) for name in ("gap", "gradient_norm"))
+    return Runs(seeds, longest["sfo"].astype(float), gap, norm)
+
+
+def padded(column: np.ndarray, length: int) -> np.ndarray:
+    """The column of a run, with NaN for the records that it did not live to see."""
+    return np.concatenate([column, np.full(length - len(column), np.nan)])
 
 
 def _tuning_record(tuner: Tuner, grid: Sequence[float]) -> Tuning:

@@ -89,7 +89,7 @@ class ComplexityUnit:
     experiment: Experiment
     complexity: Complexity
     entry: Entry
-    seeds: tuple[int, ...]
+    budget: Budget
     quick: bool
     place: Place
 
@@ -106,29 +106,28 @@ class ComplexityUnit:
     @property
     def problem(self) -> ProblemSpec:
         """The problem it is run on."""
-        return self.complexity.problem
+        return dataclasses.replace(self.complexity.problem, data=f"online-{self.entry.noise}")
+
+    @property
+    def sfo(self) -> int:
+        """The budget of a run."""
+        return int(self.entry.share * (self.complexity.quick_budget if self.quick else self.complexity.budget))
 
     @property
     def weight(self) -> float:
         """Roughly how long it takes, in runs of the other units."""
-        return 40.0
-
-    @property
-    def limits(self) -> tuple[tuple[float, ...], int]:
-        """The sequence of ε, and the budget."""
-        chosen = self.complexity
-        if self.quick:
-            return chosen.quick_tolerances, chosen.quick_budget
-        return chosen.tolerances, chosen.budget
+        return 40.0 * self.entry.share / min(10, self.entry.batch_size)
 
     def content(self) -> tuple[object, ...]:
         """All that its numbers depend on."""
-        return self.entry, self.limits, self.seeds, self.problem
+        return self.entry, self.complexity.tolerances, self.sfo, self.budget.seeds, self.budget.tuning_seeds
 
     def compute(self, notify: Notify) -> ComplexityResult:
         """Run it."""
-        problem = workloads.build(self.problem, self.place)
-        return complexity.measure(problem, self.entry, *self.limits, self.seeds, notify)
+        problem, budget = workloads.build(self.problem, self.place), self.budget
+        return complexity.measure(
+            problem, self.entry, self.complexity.tolerances, self.sfo, budget.seeds, budget.tuning_seeds, notify
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,8 +178,7 @@ def units_of(experiment: Experiment, asked: Asked, place: Place) -> list[Unit]:
     units: list[Unit] = [SeriesUnit(experiment, series, budget, place) for series in experiment.series]
     if experiment.complexity is not None:
         units += [
-            ComplexityUnit(experiment, experiment.complexity, entry, budget.seeds, asked.quick, place)
-            for entry in ENTRIES
+            ComplexityUnit(experiment, experiment.complexity, entry, budget, asked.quick, place) for entry in ENTRIES
         ]
     return units
 

@@ -62,10 +62,26 @@ def _syn3() -> tuple[np.ndarray, str]:
     return synthetic.syn3(), _spectrum_note(10_000, 100, 20)
 
 
-def _online() -> tuple[np.ndarray, str]:
-    from retrax.datasets import synthetic
+ONLINE = (200_000, 8, 2)
 
-    return synthetic.pca(200_000, 50, 5), _spectrum_note(200_000, 50, 5)
+
+def online(noise: int) -> tuple[np.ndarray, str]:
+    """Samples with covariance diag(1, 1, 1/5, ..., 1/5) exactly, and gradients of `noise` times the usual variance.
+
+    All but one sample in `noise` are zero and the others so much larger: the same F, fourth moments times `noise`.
+    Without noise all samples are one and the same, which is another F, of rank one.
+    """
+    n, d, rank = ONLINE
+    if noise == 0:
+        return np.tile(np.eye(d)[0], (1000, 1)), f"one sample in {d} dimensions, again and again: no noise"
+    generator = np.random.default_rng(0)
+    rows = generator.standard_normal((n, d)) * (generator.random((n, 1)) < 1 / noise)
+    values, vectors = np.linalg.eigh(rows.T @ rows / n)
+    whitened = rows @ (vectors / np.sqrt(values)) @ vectors.T
+    return whitened * np.sqrt(np.where(np.arange(d) < rank, 1, 1 / 5)), (
+        f"{n} samples in {d} dimensions, variance 1 in {rank} directions and 1/5 in the others, "
+        f"{noise} times the noise of Gaussian ones"
+    )
 
 
 def _spd() -> tuple[np.ndarray, str]:
@@ -93,7 +109,7 @@ SYNTHETIC: dict[str, Callable[[], tuple[np.ndarray, str]]] = {
     "syn1": _syn1,
     "syn2": _syn2,
     "syn3": _syn3,
-    "online": _online,
+    **{f"online-{noise}": functools.partial(online, noise) for noise in (0, 1, 4, 16)},
     "spd": _spd,
     "small-jd": _small_jd,
 }
