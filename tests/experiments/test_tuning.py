@@ -139,6 +139,19 @@ def test_a_series_without_a_rate_is_not_tuned_and_is_given_none(problem, monkeyp
     assert to_json(result)["best"]["rate"] is None
 
 
+def test_an_average_is_tuned_and_judged_by_its_own_gap(problem):
+    result = run_series(problem, series.AVERAGED, BUDGET, nothing)
+    best = result.best.rate
+    for seed, gap in zip(BUDGET.seeds, result.runs.gap, strict=True):
+        single = rx.minimize(
+            problem, rx.rsgd(best), steps=result.steps, batch_size=10, seed=seed, progress=False, average=True,
+            record=rx.Record(every=result.every),
+        )  # fmt: skip
+        np.testing.assert_allclose(gap, single.history["average_gap"], rtol=1e-9, atol=1e-12)
+    ended = {candidate.rate: candidate.median_final for candidate in result.tuning.candidates if candidate.share == 1}
+    assert best == min(ended, key=ended.__getitem__)
+
+
 def test_a_first_batch_larger_than_the_data_is_all_the_data(problem):
     result = run_series(problem, series.rsrm(10_000, rates=(0.05,)), BUDGET, nothing)
     assert result.series.first_batch_size == 200

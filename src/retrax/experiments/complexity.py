@@ -168,6 +168,7 @@ def _decaying(
             batch_size=entry.batch_size,
             first_batch_size=entry.first_batch_size,
             record=rx.Record(points=min(steps, 100)),
+            progress=False,
         )[entry.label]
         pieces.append((swept.sfo, swept.curves["gradient_norm"]))
     sfo, norms = joined(pieces)
@@ -218,6 +219,7 @@ def _restarting(
         batch_size=sizes["b"],
         first_batch_size=sizes["B"],
         record=rx.Record(points=min(steps, 300)),
+        progress=False,
     )[entry.label]
     sfo = swept.sfo.astype(float)
     hits = np.array([_reached(sfo, of_rate, (epsilon,))[0] for of_rate in swept.curves["gradient_norm"]])

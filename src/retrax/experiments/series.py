@@ -66,6 +66,21 @@ def rsrm(first_batch_size: int, **changes: Any) -> Series:
 
 
 RSGD = Series("rsgd", "RSGD", "rsgd")
+AVERAGED = Series(
+    "rsgd-average",
+    "RSGD, averaged",
+    "rsgd",
+    in_paper=False,
+    average=True,
+    note="the Riemannian average of RSGD's iterates, weighted towards the end (Tripuraneni et al. 2018), with its own η₀",
+)
+
+
+def beside(panel: str = "") -> tuple[Series, ...]:
+    """What stands beside the paper's methods in every comparison, in its own line style."""
+    return (dataclasses.replace(AVERAGED, panel=panel),)
+
+
 _USUAL = "β as usual since Adam: 0.9 for the momentum, 0.999 for the adaptation; the paper prints the reverse"
 
 
@@ -98,6 +113,7 @@ def compared(first_batch_size: int) -> tuple[Series, ...]:
             in_paper=False,
             note=_USUAL,
         ),
+        *beside(),
     )
 
 
@@ -107,12 +123,12 @@ def fixed_rates(rates: tuple[float, ...], first_batch_size: int) -> tuple[Series
         rsrm(first_batch_size, key=f"rsrm-eta-{rate:g}".replace(".", "p"), label=f"RSRM η₀={rate:g}", rates=(rate,))
         for rate in rates
     )
-    return (*curves, dataclasses.replace(RSGD, label="RSGD (best η₀)"))
+    return (*curves, dataclasses.replace(RSGD, label="RSGD (best η₀)"), *beside())
 
 
 def first_batches(sizes: tuple[int, ...]) -> tuple[Series, ...]:
     """RSRM with each first batch, η₀ tuned for each (Fig. 1h)."""
-    return tuple(rsrm(size, key=f"rsrm-first-{size}", label=f"RSRM |S₀|={size}") for size in sizes)
+    return (*(rsrm(size, key=f"rsrm-first-{size}", label=f"RSRM |S₀|={size}") for size in sizes), *beside())
 
 
 def transports() -> tuple[Series, ...]:
@@ -147,4 +163,5 @@ def finite_sum(first_batch_size: int) -> tuple[Series, ...]:
         Series("rasa-lr", "RASA-LR", "rasa", (("sides", "LR"), ("beta", 0.9)), panel="finite"),
         Series("rsvrg", "RSVRG", "rsvrg", in_paper=False, panel="finite", note=note),
         Series("rsrg", "RSRG", "rsrg", in_paper=False, panel="finite", note=note),
+        *beside("finite"),
     )

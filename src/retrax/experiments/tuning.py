@@ -107,13 +107,22 @@ class Tuner:
         return ()
 
     def _sweep(self, pairs: list[Pair], share: float) -> None:
-        """All pairs and tuning seeds in one compilation; the sweep's step sizes are the pairs' numbers."""
+        """Try all pairs on all tuning seeds for a share of the budget."""
+        series = self.series
+        methods = [series.method(rate, series.variants[variant]) for variant, rate in pairs]
+        steps = steps_of(series, methods[0], self.problem, share * self.budget.epochs)
+        sfo, gaps = (self._in_turn if series.average else self._together)(methods, steps, share)
+        for (variant, rate), gap in zip(pairs, gaps, strict=True):
+            self.candidates[variant, rate] = Candidate(
+                rate, numbers(series.variants[variant]), share, median_final(gap), sfo, gap
+            )
+
+    def _together(self, methods: "list[Method]", steps: int, share: float) -> tuple[np.ndarray, np.ndarray]:
+        """All in one compilation; the sweep's step sizes are the methods' numbers."""
         import retrax as rx
 
         series, seeds = self.series, self.budget.tuning_seeds
-        methods = [series.method(rate, series.variants[variant]) for variant, rate in pairs]
-        steps = steps_of(series, methods[0], self.problem, share * self.budget.epochs)
-        what = f"tuning, {len(pairs)} η₀ × {len(seeds)} seeds, {share:.3g} of the budget"
+        what = f"tuning, {len(methods)} η₀ × {len(seeds)} seeds, {share:.3g} of the budget"
         swept = rx.sweep(
             self.problem,
             {series.label: lambda index: methods[int(index)]},
@@ -123,12 +132,22 @@ class Tuner:
             batch_size=series.batch_size,
             first_batch_size=series.first_batch_size,
             record=rx.Record(points=min(self.budget.tuning_records, steps)),
+            progress=False,
             on_record=lambda _, step: self.notify(share * step / steps, what),
         )[series.label]
-        for (variant, rate), gap in zip(pairs, swept.curves["gap"], strict=True):
-            self.candidates[variant, rate] = Candidate(
-                rate, numbers(self.series.variants[variant]), share, median_final(gap), swept.sfo, gap
-            )
+        return swept.sfo, swept.curves["gap"]
+
+    def _in_turn(self, methods: "list[Method]", steps: int, share: float) -> tuple[np.ndarray, list[np.ndarray]]:
+        """One run after another: a sweep keeps no averages."""
+        every, gaps = max(1, steps // self.budget.tuning_records), []
+        for number, method in enumerate(methods):
+            self.notify(share * number / len(methods), f"tuning, {len(methods)} η₀, {share:.3g} of the budget")
+            histories = [
+                run_once(self.problem, self.series, method, steps, every, seed) for seed in self.budget.tuning_seeds
+            ]
+            runs = side_by_side(histories, self.series, self.budget.tuning_seeds)
+            gaps.append(runs.gap)
+        return runs.sfo, gaps
 
 
 def halving_cost(tried: int) -> float:
@@ -190,7 +209,7 @@ def run_series(problem: "Problem", series: Series, budget: Budget, notify: Notif
         every=every,
         best=Choice(rate, numbers(series.variants[variant])),
         tuning=_tuning_record(tuner, grid) if tuned else None,
-        runs=_runs(histories, budget.seeds),
+        runs=side_by_side(histories, series, budget.seeds),
     )
 
 
@@ -211,18 +230,17 @@ def run_once(problem: "Problem", series: Series, method: "Method", steps: int, e
         first_batch_size=series.first_batch_size,
         seed=seed,
         record=rx.Record(every=every),
+        average=series.average,
         progress=False,
     )
-    if result.status is rx.Status.INTERRUPTED:
-        raise KeyboardInterrupt
     return result.history
 
 
-def _runs(histories: "Sequence[History]", seeds: tuple[int, ...]) -> Runs:
-    """The runs side by side; a diverged run's missing records are NaN."""
+def side_by_side(histories: "Sequence[History]", series: Series, seeds: tuple[int, ...]) -> Runs:
+    """The runs of a series; a diverged run's missing records are NaN."""
     longest = max(histories, key=lambda history: len(history.rows))
-    length = len(longest.rows)
-    gap, norm = (np.stack([padded(one[name], length) for one in histories]) for name in ("gap", "gradient_norm"))
+    names = ("average_gap" if series.average else "gap", "gradient_norm")
+    gap, norm = (np.stack([padded(one[name], len(longest.rows)) for one in histories]) for name in names)
     return Runs(seeds, longest["sfo"].astype(float), gap, norm)
 
 
