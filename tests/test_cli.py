@@ -138,10 +138,11 @@ def test_an_interruption_has_its_own_exit_code(capsys, tmp_path, monkeypatch):
     def interrupt(*arguments):
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(cli, "_estimate", lambda experiments, run: "about a minute")
     monkeypatch.setattr(running, "run_experiment", interrupt)
     code, _, errors = run(capsys, "run", "pca-syn1", "--out", str(tmp_path))
     assert code == 130
-    assert errors == "retrax: interrupted; the same command continues with what is missing\n"
+    assert errors == "about a minute\nretrax: interrupted; the same command continues with what is missing\n"
 
 
 def test_reproduce_says_what_it_skips(capsys, tmp_path, monkeypatch):
@@ -161,6 +162,7 @@ def test_the_last_lines_say_what_was_found_and_where(capsys, tmp_path, monkeypat
 
     parts = [made_series("rsrm", [1e-3] * 3), made_series("rsgd", [1e-2] * 3)]
     result = made_result(*parts, claims=("rsrm_best",))
+    monkeypatch.setattr(cli, "_estimate", lambda experiments, run: "about a minute")
     monkeypatch.setattr(running, "run_experiment", lambda *arguments: (result, True))
     monkeypatch.setattr(running, "time_experiment", lambda experiment, found, *arguments: (found, False))
     code, output, _ = run(capsys, "run", "pca-syn1", "--out", str(tmp_path))

@@ -12,6 +12,7 @@ from retrax.experiments.environment import single_threaded_operations
 from retrax.experiments.specs import EXPERIMENTS, Experiment, UsageError, find
 
 if TYPE_CHECKING:
+    from retrax.experiments.running import Run
     from retrax.experiments.storage import Store
 
 USER_MISTAKE, FAILURE, INTERRUPTED = 2, 1, 130
@@ -183,6 +184,7 @@ def _carry_out(experiments: list[Experiment], args: argparse.Namespace) -> None:
         workloads.Place(args.data, args.cache),
         args.jobs,
     )
+    display.open_display().line(_estimate(experiments, run))
     computed = {}
     try:
         for experiment in experiments:
@@ -196,6 +198,17 @@ def _carry_out(experiments: list[Experiment], args: argparse.Namespace) -> None:
             result, timed = running.time_experiment(experiment, result, run, shown)
         reporting.draw(result, run.store)
         print(reporting.sum_up(result, fresh or timed), flush=True)
+
+
+def _estimate(experiments: list[Experiment], run: "Run") -> str:
+    """What there is to do, and about how long it will take here."""
+    from retrax.experiments import estimate
+    from retrax.experiments.display import duration
+
+    needed = {one.name: estimate.seconds(one, run.asked, run.place, run.jobs) for one in experiments}
+    each = ", ".join(f"{name} {duration(seconds)}" for name, seconds in needed.items())
+    whole = f"about {duration(sum(needed.values()))} with {run.jobs} process{'es' if run.jobs > 1 else ''}"
+    return f"{whole}, by steps measured now and less what is there already: {each}"
 
 
 def _report(args: argparse.Namespace) -> int:

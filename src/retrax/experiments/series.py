@@ -72,7 +72,7 @@ AVERAGED = Series(
     "rsgd",
     in_paper=False,
     average=True,
-    note="the Riemannian average of RSGD's iterates, weighted towards the end (Tripuraneni et al. 2018), with its own η₀",
+    note="the Riemannian average of the iterates, weighted towards the end (Tripuraneni et al. 2018), with its own η₀",
 )
 
 

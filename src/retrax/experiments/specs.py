@@ -96,9 +96,9 @@ ENTRIES = (
     Entry("rsrm", "RSRM", "rsrm", -3, first_batch_size=100),
     Entry("rsgd", "RSGD", "rsgd", -4),
     Entry("rasa-lr", "RASA-LR", "rasa", -4, rate=0.1),
-    Entry("rsvrg", "RSVRG", "rsvrg", -10 / 3, small=4 / 3, period=2 / 3),
-    Entry("rsrg", "RSRG", "rsrg", -3, small=1, period=1),
-    Entry("rspider", "RSPIDER", "rspider", -3, small=1, period=1),
+    Entry("rsvrg", "RSVRG", "rsvrg", -10 / 3, small=4 / 3, period=2 / 3, share=0.3),
+    Entry("rsrg", "RSRG", "rsrg", -3, small=1, period=1, share=0.3),
+    Entry("rspider", "RSPIDER", "rspider", -3, small=1, period=1, share=0.3),
     *_variations(),
 )
 

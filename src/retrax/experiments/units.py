@@ -64,6 +64,19 @@ class SeriesUnit:
         """The problem it is run on."""
         return self.experiment.problem_of(self.series.panel)
 
+    batch_size: ClassVar[int] = 10
+    """Of the run of RSGD that stands for all in estimates."""
+
+    @property
+    def records(self) -> int:
+        """Of a run."""
+        return self.budget.records
+
+    @property
+    def sfo(self) -> float:
+        """Of a run."""
+        return self.budget.epochs * len(workloads.samples(self.problem, self.place).array)
+
     @property
     def weight(self) -> float:
         """Roughly how long it takes, in runs."""
@@ -109,14 +122,25 @@ class ComplexityUnit:
         return dataclasses.replace(self.complexity.problem, data=f"online-{self.entry.noise}")
 
     @property
-    def sfo(self) -> int:
-        """The budget of a run."""
+    def sfo(self) -> float:
+        """Of a run."""
         return int(self.entry.share * (self.complexity.quick_budget if self.quick else self.complexity.budget))
 
     @property
+    def batch_size(self) -> int:
+        """Of its runs; those of restarting methods vary."""
+        return 100 if self.entry.restarting else self.entry.batch_size
+
+    @property
+    def records(self) -> int:
+        """Of a run."""
+        return 100 * complexity.LENGTHS
+
+    @property
     def weight(self) -> float:
-        """Roughly how long it takes, in runs of the other units."""
-        return 40.0 * self.entry.share / min(10, self.entry.batch_size)
+        """Roughly how long it takes, in runs."""
+        tuned = complexity.TUNING_SHARE * len(complexity.RATES) * len(self.budget.tuning_seeds)
+        return 4 / 3 * (tuned + len(self.budget.seeds))  # 1 + 1/4 + 1/16 + ... lengths
 
     def content(self) -> tuple[object, ...]:
         """All that its numbers depend on."""
@@ -126,7 +150,7 @@ class ComplexityUnit:
         """Run it."""
         problem, budget = workloads.build(self.problem, self.place), self.budget
         return complexity.measure(
-            problem, self.entry, self.complexity.tolerances, self.sfo, budget.seeds, budget.tuning_seeds, notify
+            problem, self.entry, self.complexity.tolerances, int(self.sfo), budget.seeds, budget.tuning_seeds, notify
         )
 
 
@@ -153,6 +177,18 @@ class TimingUnit:
     def problem(self) -> ProblemSpec:
         """The problem it is run on."""
         return self.experiment.problem_of(self.part.series.panel)
+
+    batch_size: ClassVar[int] = 10
+
+    @property
+    def records(self) -> int:
+        """Of a run."""
+        return len(self.part.runs.sfo)
+
+    @property
+    def sfo(self) -> float:
+        """Of a run."""
+        return float(self.part.runs.sfo[-1])
 
     @property
     def weight(self) -> float:
