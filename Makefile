@@ -16,7 +16,7 @@ help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 reproduce: install-experiments ## Set up, run the paper's SYN1 comparison, write figures and a report page into results/
-	@"$(VENV)/bin/python" -m retrax run pca-syn1 --out results && "$(VENV)/bin/python" -m retrax report --out results
+	@"$(VENV)/bin/python" -m retrax run pca-syn1 --jobs 2 --out results && "$(VENV)/bin/python" -m retrax report --out results
 
 test: lint types ## Set up, then lint, types and all tests
 	"$(VENV)/bin/python" -m pytest -n 2 $(PYTEST_ARGS)

@@ -1,6 +1,6 @@
 """The command: exit codes, one clear line for a mistake, never a traceback."""
 
-import json
+import dataclasses
 import re
 import shlex
 import subprocess
@@ -61,9 +61,13 @@ def test_list_says_what_is_there(capsys, tmp_path):
 
 
 def test_list_says_what_is_done(capsys, tmp_path):
-    storage.write_json(tmp_path / "pca-syn1.json", {"format": storage.FORMAT, "quick": True})
+    from tests.experiments.conftest import made_result
+
+    storage.write_json(tmp_path / "pca-syn1.json", dataclasses.replace(made_result(), quick=True))
+    storage.write_json(tmp_path / "pca-syn2.json", {"format": 1})
     _, output, _ = run(capsys, "list", "--out", str(tmp_path))
     assert re.search(r"pca-syn1 .*done \(quick\)", output)
+    assert re.search(r"pca-syn2 .*unreadable", output)
 
 
 def test_an_unknown_experiment_gets_the_nearest(capsys, tmp_path):
@@ -134,10 +138,11 @@ def test_an_interruption_has_its_own_exit_code(capsys, tmp_path, monkeypatch):
     def interrupt(*arguments):
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(cli, "_estimate", lambda experiments, run: "about a minute")
     monkeypatch.setattr(running, "run_experiment", interrupt)
     code, _, errors = run(capsys, "run", "pca-syn1", "--out", str(tmp_path))
     assert code == 130
-    assert errors == "retrax: interrupted; the same command continues with what is missing\n"
+    assert errors == "about a minute\nretrax: interrupted; the same command continues with what is missing\n"
 
 
 def test_reproduce_says_what_it_skips(capsys, tmp_path, monkeypatch):
@@ -157,12 +162,14 @@ def test_the_last_lines_say_what_was_found_and_where(capsys, tmp_path, monkeypat
 
     parts = [made_series("rsrm", [1e-3] * 3), made_series("rsgd", [1e-2] * 3)]
     result = made_result(*parts, claims=("rsrm_best",))
+    monkeypatch.setattr(cli, "_estimate", lambda experiments, run: "about a minute")
     monkeypatch.setattr(running, "run_experiment", lambda *arguments: (result, True))
+    monkeypatch.setattr(running, "time_experiment", lambda experiment, found, *arguments: (found, False))
     code, output, _ = run(capsys, "run", "pca-syn1", "--out", str(tmp_path))
     assert code == 0
     assert "HOLDS" in output
     assert f"{tmp_path}/figures/pca-syn1.png" in output.splitlines()[-1]
-    (tmp_path / "pca-syn1.json").write_text(json.dumps(result))
+    storage.write_json(tmp_path / "pca-syn1.json", result)
     code, output, _ = run(capsys, "report", "--out", str(tmp_path))
     assert code == 0
     assert "report.html" in output

@@ -6,11 +6,15 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from retrax._extras import MissingExtraError, explain
 from retrax.experiments.environment import single_threaded_operations
 from retrax.experiments.specs import EXPERIMENTS, Experiment, UsageError, find
+
+if TYPE_CHECKING:
+    from retrax.experiments.running import Run
+    from retrax.experiments.storage import Store
 
 USER_MISTAKE, FAILURE, INTERRUPTED = 2, 1, 130
 MAX_SEEDS, MAX_JOBS = 1000, 256
@@ -91,7 +95,7 @@ def _common_options() -> tuple[_Parser, ...]:
     running.add_argument("--epochs", metavar="X", type=_positive, help="SFO budget, in passes over the data")
     running.add_argument(
         "--jobs", metavar="N", type=_whole(MAX_JOBS), default=1,
-        help="processes at a time; more than one disturbs measured run times (default: 1)",
+        help="processes at a time; run times are measured by one, at the end (default: 1)",
     )  # fmt: skip
     return place, running, out
 
@@ -120,17 +124,15 @@ def _positive(text: str) -> float:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from retrax.experiments import problems
+    from retrax.experiments import workloads
     from retrax.experiments.storage import Store
 
-    place, store = problems.Place(args.data, args.cache), Store(args.out)
+    place, store = workloads.Place(args.data, args.cache), Store(args.out)
     rows = []
     for experiment in EXPERIMENTS.values():
-        there = problems.is_available(experiment.problem, place)
+        there = workloads.is_available(experiment.problem, place)
         data = "synthetic" if not experiment.needs else experiment.needs if there else f"{experiment.needs} MISSING"
-        result = store.result(experiment.name)
-        done = "" if result is None else "done (quick)" if result["quick"] else "done"
-        rows.append((experiment.name, experiment.figure, data, done, experiment.title))
+        rows.append((experiment.name, experiment.figure, data, _state(store, experiment.name), experiment.title))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for row in rows:
         print("  ".join([*(cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True)), row[4]]).rstrip())
@@ -141,12 +143,20 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
+def _state(store: "Store", name: str) -> str:
+    try:
+        result = store.result(name)
+    except UsageError:
+        return "unreadable"
+    return "" if result is None else "done (quick)" if result.quick else "done"
+
+
 def _run(args: argparse.Namespace) -> int:
-    from retrax.experiments import problems
+    from retrax.experiments import workloads
 
     experiments = [find(name) for name in dict.fromkeys(args.names)]
     for experiment in experiments:
-        problems.require(experiment.problem, problems.Place(args.data, args.cache))
+        workloads.require(experiment.problem, workloads.Place(args.data, args.cache))
     _carry_out(experiments, args)
     names = " and ".join(f"{args.out}/figures/{experiment.name}.png" for experiment in experiments)
     print(
@@ -156,10 +166,10 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _reproduce(args: argparse.Namespace) -> int:
-    from retrax.experiments import problems
+    from retrax.experiments import workloads
 
-    place = problems.Place(args.data, args.cache)
-    possible = [one for one in EXPERIMENTS.values() if problems.is_available(one.problem, place)]
+    place = workloads.Place(args.data, args.cache)
+    possible = [one for one in EXPERIMENTS.values() if workloads.is_available(one.problem, place)]
     for experiment in EXPERIMENTS.values():
         if experiment not in possible:
             print(f"skipping {experiment.name}: no {experiment.needs} in the data folder (`retrax data list`)")
@@ -168,26 +178,43 @@ def _reproduce(args: argparse.Namespace) -> int:
 
 
 def _carry_out(experiments: list[Experiment], args: argparse.Namespace) -> None:
-    """Run experiments one after another; draw and sum up each as soon as it is finished."""
+    """Run experiments one after another, then measure run times, draw and sum up."""
     from concurrent.futures.process import BrokenProcessPool
 
-    from retrax.experiments import display, problems, reporting, running, storage, units
+    from retrax.experiments import display, reporting, running, storage, units, workloads
 
     storage.prepare(args.out)
     run = running.Run(
         storage.Store(args.out),
         units.Asked(args.quick, args.seeds, args.epochs),
-        problems.Place(args.data, args.cache),
+        workloads.Place(args.data, args.cache),
         args.jobs,
     )
-    for experiment in experiments:
-        try:
+    display.open_display().line(_estimate(experiments, run))
+    computed = {}
+    try:
+        for experiment in experiments:
             with display.open_display() as shown:
-                result, computed = running.run_experiment(experiment, run, shown)
-        except BrokenProcessPool as error:
-            raise UsageError("a worker process died (out of memory?): try again with --jobs 1; it continues") from error
+                computed[experiment.name] = running.run_experiment(experiment, run, shown)
+    except BrokenProcessPool as error:
+        raise UsageError("a worker process died (out of memory?): try again with --jobs 1; it continues") from error
+    for experiment in experiments:  # last, when nothing else is at work: run times
+        result, fresh = computed[experiment.name]
+        with display.open_display() as shown:
+            result, timed = running.time_experiment(experiment, result, run, shown)
         reporting.draw(result, run.store)
-        print(reporting.sum_up(result, computed), flush=True)
+        print(reporting.sum_up(result, fresh or timed), flush=True)
+
+
+def _estimate(experiments: list[Experiment], run: "Run") -> str:
+    """What there is to do, and about how long it will take here."""
+    from retrax.experiments import estimate
+    from retrax.experiments.display import duration
+
+    needed = {one.name: estimate.seconds(one, run.asked, run.place, run.jobs) for one in experiments}
+    each = ", ".join(f"{name} {duration(seconds)}" for name, seconds in needed.items())
+    whole = f"about {duration(sum(needed.values()))} with {run.jobs} process{'es' if run.jobs > 1 else ''}"
+    return f"{whole}, by steps measured now and less what is there already: {each}"
 
 
 def _report(args: argparse.Namespace) -> int:

@@ -1,13 +1,27 @@
 """A tiny experiment that runs in seconds, and hand-made results for what is derived from results."""
 
 import dataclasses
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from retrax.experiments import environment, problems, series, specs
-from retrax.experiments.specs import Experiment, ProblemSpec
+from retrax.experiments import environment, series, specs, storage, workloads
+from retrax.experiments.results import (
+    Choice,
+    ComplexityResult,
+    ExperimentResult,
+    Panel,
+    Point,
+    Runs,
+    SeriesResult,
+    Settings,
+    Timing,
+    Tuning,
+)
+from retrax.experiments.series import Series
+from retrax.experiments.specs import EXPERIMENTS, Budget, Experiment, ProblemSpec
 
 # Before JAX computes anything: on two cores XLA's pool has been seen to wait for itself for ever.
 environment.single_threaded_operations()
@@ -41,14 +55,14 @@ def tiny_data() -> tuple[np.ndarray, str]:
 def register_tiny() -> None:
     """Add the experiment, as anyone would add one."""
     specs.EXPERIMENTS["tiny"] = TINY
-    problems.SYNTHETIC["tiny"] = tiny_data
+    workloads.SYNTHETIC["tiny"] = tiny_data
 
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> Experiment:
     """The tiny experiment, known by its name for the length of a test."""
     monkeypatch.setitem(specs.EXPERIMENTS, "tiny", TINY)
-    monkeypatch.setitem(problems.SYNTHETIC, "tiny", tiny_data)
+    monkeypatch.setitem(workloads.SYNTHETIC, "tiny", tiny_data)
     return TINY
 
 
@@ -58,6 +72,7 @@ class Silent:
     def __init__(self) -> None:
         self.kept: list[int] = []
         self.finished: list[str] = []
+        self.said: list[str] = []
 
     def begin(self, experiment, units, kept):
         """An experiment begins."""
@@ -75,6 +90,10 @@ class Silent:
     def end(self, experiment):
         """The experiment is finished."""
 
+    def line(self, text):
+        """Something to say."""
+        self.said.append(text)
+
 
 @pytest.fixture
 def silent() -> Silent:
@@ -82,81 +101,68 @@ def silent() -> Silent:
     return Silent()
 
 
-def made_series(key: str, finals: list[float], *, rate: float = 0.1, in_paper: bool = True, **more) -> dict:
-    """A series whose runs fall geometrically from 1 to the given final gaps in 11 records, 0.1 s apart."""
-    shares = np.linspace(0, 1, 11)
-    gap = [[final**share for share in shares] for final in finals]
-    seconds = more.pop("seconds", 1.0)
-    spec = {
-        "key": key,
-        "label": more.pop("label", key.upper()),
-        "panel": more.pop("panel", ""),
-        "in_paper": in_paper,
-        "batch_size": 10,
-        "first_batch_size": None,
-        "note": "",
-    }
-    return {
-        "key": key,
-        "series": spec,
-        "steps": 1000,
-        "best": {"rate": rate, "variant": more.pop("variant", {})},
-        "tuning": {"beyond_grid": more.pop("beyond_grid", [])},
-        "runs": {
-            "seeds": list(range(len(finals))),
-            "load": 0.5,
-            "sfo": [1000 * index for index in range(11)],
-            "seconds": [[seconds * share for share in shares]] * len(finals),
-            "gap": more.pop("gap", gap),
-        },
-        "wall_seconds": 1.0,
-    }
+SHARES = np.linspace(0, 1, 11)
 
 
-def made_result(*parts: dict, claims: tuple[str, ...] = (), **more) -> dict:
+def made_series(key: str, finals: list[float], *, gap=None, seconds: float | None = 1.0, others=0.0, **more):
+    """A series whose runs fall geometrically from 1 to the given final gaps in 11 records, `seconds` in all."""
+    gaps = np.array([[final**share for share in SHARES] for final in finals]) if gap is None else np.array(gap, float)
+    records = gaps.shape[1]
+    spec = Series(key, more.pop("label", key.upper()), "rsgd", panel=more.pop("panel", ""))
+    spec = dataclasses.replace(spec, in_paper=more.pop("in_paper", True))
+    tuning = Tuning((10_000,), tuple(more.pop("beyond_grid", ())), ())
+    runs = Runs(tuple(range(len(gaps))), 1000.0 * np.arange(records), gaps, gaps)
+    timing = None
+    if seconds is not None:
+        timing = Timing(f"timing-{key}", (0,), seconds * np.linspace(0, 1, records)[None], 1.0, others)
+    best = Choice(more.pop("rate", 0.1), more.pop("variant", {}))
+    assert not more
+    return SeriesResult(key, spec, 1000, 100, best, tuning, runs, timing, 1.0)
+
+
+def made_complexity(key: str, exponent: float, *, spread: float = 0.05, constant: float = 10.0, reached: int = 15):
+    """A row of Table 1 that needs `constant` ε^exponent oracle calls, for the first `reached` of 15 ε."""
+    entry = next(entry for entry in specs.ENTRIES if entry.key == key)
+    tolerances = EXPERIMENTS["table1"].complexity.tolerances
+    needed = [constant * epsilon**exponent if k < reached else math.inf for k, epsilon in enumerate(tolerances)]
+    points = tuple(Point(e, 0.5, sfo, np.array([sfo] * 3), {"b": 1}) for e, sfo in zip(tolerances, needed, strict=True))
+    interval = (exponent - spread, exponent + spread)
+    return ComplexityResult(f"sfo-{key}", entry, 1.0, (0, 1, 2), 10**7, points, exponent, interval, -2.0)
+
+
+def made_panel(key: str = "", title: str = "Panel") -> Panel:
+    """A panel about nothing."""
+    return Panel(key, title, TINY.problem, "made", "0", 1000, (4, 2), "Grassmann", "float64", -1.0)
+
+
+def made_result(*parts, claims: tuple[str, ...] = (), name="pca-syn1", panels=None, complexity=()) -> ExperimentResult:
     """A result made of such series."""
-    return {
-        "format": 1,
-        "fingerprint": "f",
-        "experiment": more.pop("name", "pca-syn1"),
-        "title": "Made by <hand> & not run",
-        "figure": "Fig. 0",
-        "quick": False,
-        "settings": {
-            "epochs": 1.0,
-            "grid": [1.0, 0.1],
-            "seeds": [0, 1, 2],
-            "tuning_seeds": [0],
-            "criterion": "c",
-            "jobs": 1,
-            "schedules": "s",
-        },
-        "notes": ["Note."],
-        "claims": list(claims),
-        "panels": more.pop(
-            "panels",
-            [
-                {
-                    "key": "",
-                    "title": "Panel",
-                    "data_note": "made",
-                    "samples": 1000,
-                    "shape": [4, 2],
-                    "manifold": "Grassmann",
-                    "dtype": "float64",
-                    "optimum": -1.0,
-                }
-            ],
-        ),
-        "series": list(parts),
-        "complexity": more.pop("complexity", []),
-        "environment": {"versions": environment.versions(), "machine": environment.machine()},
-        "wall_seconds": 3.0,
-    }
+    return ExperimentResult(
+        format=storage.FORMAT,
+        fingerprint="f",
+        experiment=name,
+        title="Made by <hand> & not run",
+        figure="Fig. 0",
+        quick=False,
+        settings=Settings(Budget(1.0, (1.0, 0.1), (0, 1, 2), (10_000,), 10, 5), "c", "r", 1, "s"),
+        notes=("Note.",),
+        claims=tuple(claims),
+        panels=(made_panel(),) if panels is None else tuple(panels),
+        series=tuple(parts),
+        complexity=tuple(complexity),
+        environment=environment.current(),
+        wall_seconds=3.0,
+    )
+
+
+def with_series(result: ExperimentResult, *parts: SeriesResult) -> ExperimentResult:
+    """The result with these series in the place of those of the same key."""
+    changed = {part.key: part for part in parts}
+    return dataclasses.replace(result, series=tuple(changed.get(part.key, part) for part in result.series))
 
 
 @pytest.fixture
-def paper_like() -> dict:
+def paper_like() -> ExperimentResult:
     """A result with all the paper's methods, RSRM best."""
     finals = {"rsrm": 1e-4, "rsgd": 1e-2, "csgd-m": 5e-2, "crmsprop": 1.1e-2, "ramsgrad": 9e-3}
     finals |= {"rasa-l": 1.2e-2, "rasa-r": 1.3e-2, "rasa-lr": 1e-2}

@@ -1,11 +1,14 @@
 """Verdicts: each claim can hold, hold in part and fail, by the figures."""
 
+import dataclasses
+import math
+
 import pytest
 
 from retrax.experiments import claims
-from retrax.experiments.claims import FAILS, HOLDS, IN_PART, UNDECIDED
+from retrax.experiments.claims import FAILS, HOLDS, IN_PART, UNDECIDED, UNSETTLED
 
-from .conftest import made_result, made_series
+from .conftest import made_complexity, made_panel, made_result, made_series, with_series
 
 
 def methods(**finals):
@@ -57,19 +60,48 @@ def test_adaptive_fail():
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(1.0, HOLDS), (2.0, IN_PART), (5.0, FAILS)])
 def test_cost_per_step(seconds, verdict):
-    result = methods()
-    result["series"][0] = made_series("rsrm", [1e-3] * 3, seconds=seconds)
+    result = with_series(methods(), made_series("rsrm", [1e-3] * 3, seconds=seconds))
     assert claims.cost_per_step(result).verdict == verdict
 
 
 def test_run_time_is_compared_when_the_fastest_has_finished():
-    result = methods()
-    assert claims.runtime_best(result).verdict == HOLDS
-    result["series"][0] = made_series("rsrm", [1e-3] * 3, seconds=100.0)
-    assert claims.runtime_best(result).verdict == FAILS
-    assert "busy" not in claims.runtime_best(result).evidence
-    result["series"][0]["runs"]["load"] = 9.0
-    assert "busy: load 9.0 on 2 cores" in claims.runtime_best(result).evidence
+    assert claims.runtime_best(methods()).verdict == HOLDS
+    slow = claims.runtime_best(with_series(methods(), made_series("rsrm", [1e-3] * 3, seconds=100.0)))
+    assert slow.verdict == FAILS
+    assert "busy" not in slow.evidence
+    busy = claims.runtime_best(with_series(methods(), made_series("rsrm", [1e-3] * 3, others=1.5)))
+    assert "busy: others used up to 1.5 cores, load average 1.0" in busy.evidence
+
+
+@pytest.mark.parametrize("claim", [claims.runtime_best, claims.cost_per_step])
+def test_nothing_is_said_of_run_times_that_were_not_measured(claim):
+    found = claim(with_series(methods(), made_series("rsrm", [1e-3] * 3, seconds=None)))
+    assert found.verdict == UNDECIDED
+    assert "not been measured" in found.evidence
+
+
+def test_a_lead_that_changes_in_the_last_fifth_is_undecided():
+    late = [[1.0] * 10 + [1e-3]] * 3  # above RSGD's 0.01^0.9 until the last record
+    result = dataclasses.replace(with_series(methods(), made_series("rsrm", [], gap=late)), claims=("rsrm_best",))
+    (found,) = claims.verdicts(result)
+    assert found.verdict == UNSETTLED
+    assert "the lead changes in the last fifth of the budget, where" in found.evidence
+    (early,) = claims.verdicts(dataclasses.replace(methods(), claims=("rsrm_best",)))
+    assert early.verdict == HOLDS
+
+
+def test_a_verdict_names_budget_seeds_and_overlap():
+    (found,) = claims.verdicts(dataclasses.replace(methods(rsgd=1.05e-3), claims=("rsrm_best",)))
+    assert found.basis == "1 epochs, seeds 0 to 2, tuned on seeds 10000"
+    assert "their quartiles overlap" in found.evidence
+    (found,) = claims.verdicts(dataclasses.replace(methods(), claims=("rsrm_best",)))
+    assert "their quartiles do not overlap" in found.evidence
+
+
+def test_series_that_stand_in_every_figure_are_not_judged_with_the_papers():
+    sizes = [made_series(f"b{size}", [gap] * 3, label=f"RSRM |S₀|={size}") for size, gap in ((10, 1e-3), (99, 1e-3))]
+    untuned = made_series("rsrm-untuned", [1e-9] * 3, in_paper=False, label="RSRM (untuned)")
+    assert claims.first_batch_insensitive(made_result(*sizes, untuned)).verdict == HOLDS
 
 
 def test_small_rates():
@@ -92,46 +124,60 @@ def test_first_batch(last, verdict):
 
 def test_slow_then_lower():
     assert claims.slow_then_lower(methods()).verdict == IN_PART  # lower, but also ahead from the start
-    slow = methods()
-    slow["series"][0]["runs"]["gap"] = [[1.0] * 10 + [1e-3]] * 3
+    slow = with_series(methods(), made_series("rsrm", [], gap=[[1.0] * 10 + [1e-3]] * 3))
     assert claims.slow_then_lower(slow).verdict == HOLDS
     assert claims.slow_then_lower(methods(rsrm=0.5)).verdict == FAILS
 
 
 def test_stability_is_how_little_a_curve_jumps():
-    result = methods()
-    for part in result["series"][1:]:
-        part["runs"]["gap"] = [[1.0, 0.1] * 5 + [0.1]] * 3
+    rough = [made_series(part.key, [], gap=[[1.0, 0.1] * 5 + [0.1]] * 3) for part in methods().series[1:]]
+    result = with_series(methods(), *rough)
     assert claims.stable(result).verdict == HOLDS
-    result["series"][0]["runs"]["gap"] = [[1.0, 0.001] * 5 + [0.001]] * 3
-    assert claims.stable(result).verdict == FAILS
-
-
-def complexity(**exponents):
-    return [
-        {"complexity": {"key": label, "label": label.replace("_", "-")}, "exponent": value, "theory": -3}
-        for label, value in exponents.items()
-    ]
+    rougher = made_series("rsrm", [], gap=[[1.0, 0.001] * 5 + [0.001]] * 3)
+    assert claims.stable(with_series(result, rougher)).verdict == FAILS
 
 
 @pytest.mark.parametrize(
     ("measured", "verdict"),
     [
-        ({"RSRM": -2.8, "RSGD": -3.9, "RASA_LR": -4.1}, HOLDS),
-        ({"RSRM": -2.8, "RSGD": -2.5, "RASA_LR": -4.1}, IN_PART),
-        ({"RSRM": -4.8, "RSGD": -2.5, "RASA_LR": -4.1}, FAILS),
-        ({"RSRM": None, "RSGD": -2.5, "RASA_LR": -4.1}, UNDECIDED),
-        ({"RSRM": -2.9, "RSGD": None, "RASA_LR": None}, HOLDS),
+        ({"rsrm": -2.9, "rsgd": -3.9, "rasa-lr": -4.1}, HOLDS),
+        ({"rsrm": -2.9, "rsgd": -2.95, "rasa-lr": -4.1}, IN_PART),  # the intervals of RSRM and RSGD overlap
+        ({"rsrm": -2.2, "rsgd": -3.9, "rasa-lr": -4.1}, IN_PART),  # steeper than the others, but not -3
+        ({"rsrm": -4.8, "rsgd": -2.5, "rasa-lr": -4.1}, FAILS),
+        ({"rsrm": -2.9, "rsgd": math.nan, "rasa-lr": -4.1}, UNDECIDED),
     ],
 )
 def test_exponents(measured, verdict):
-    assert claims.exponents(made_result(complexity=complexity(**measured))).verdict == verdict
+    rows = [made_complexity(key, value) for key, value in measured.items()]
+    found = claims.exponents(made_result(complexity=rows))
+    assert found.verdict == verdict
+    assert f"RSRM {measured['rsrm']:.2f} [{measured['rsrm'] - 0.05:.2f}, " in found.evidence
+
+
+@pytest.mark.parametrize(("exponent", "verdict"), [(-3.1, HOLDS), (-4.0, FAILS), (math.nan, UNDECIDED)])
+def test_batches_of_one(exponent, verdict):
+    keys = ("rsrm", "rsrm-b10", "rsrm-b100", "rsgd", "rsgd-b10", "rsgd-b100")
+    rows = [made_complexity(key, exponent if key == "rsrm" else -3.0, reached=9) for key in keys]
+    found = claims.one_sample(made_result(complexity=rows))
+    assert found.verdict == verdict
+    assert "RSGD's SFO to ε=0.0312: b=1 327" in found.evidence.replace("\u202f", "")
+
+
+def test_noise_is_a_power_of_its_variance():
+    noisy = {"rsrm": 10.0, "rsrm-noise4": 80.0, "rsrm-noise16": 640.0}
+    rows = [made_complexity(key, -3.0, constant=constant) for key, constant in noisy.items()]
+    found = claims.noise(made_result(complexity=[*rows, made_complexity("rsrm-noise0", -0.1)]))
+    assert found.verdict == HOLDS
+    assert "(σ²)^1.50" in found.evidence
+    slow = made_complexity("rsrm-noise0", -3.0, constant=1e4)
+    assert claims.noise(made_result(complexity=[*rows, slow])).verdict == FAILS
+    unknown = made_complexity("rsrm-noise0", -3.0, reached=3)
+    assert claims.noise(made_result(complexity=[*rows, unknown])).verdict == UNDECIDED
 
 
 def test_full_gradients():
     parts = [made_series(key, [final] * 3, panel="finite") for key, final in (("rsrm", 1e-3), ("rsrg", 1e-2))]
-    panels = [{"key": "finite", "title": "t", "samples": 1000}]
-    result = made_result(*parts, made_series("rsvrg", [1e-9] * 3, panel="finite"), panels=panels)
+    result = made_result(*parts, made_series("rsvrg", [1e-9] * 3, panel="finite"), panels=[made_panel("finite")])
     found = claims.full_gradients(result)
     assert found.verdict == HOLDS
     assert "from epoch 1 on" in found.evidence
@@ -140,5 +186,5 @@ def test_full_gradients():
 @pytest.mark.parametrize(("final", "verdict"), [(1.1e-3, HOLDS), (1.5e-3, IN_PART), (1e-2, FAILS)])
 def test_transports(final, verdict):
     parts = [made_series("a", [1e-3] * 3, panel="pca"), made_series("b", [final] * 3, panel="pca")]
-    result = made_result(*parts, panels=[{"key": "pca", "title": "PCA"}])
+    result = made_result(*parts, panels=[made_panel("pca", "PCA")])
     assert claims.transports_alike(result).verdict == verdict

@@ -1,5 +1,6 @@
 """The page: self-contained, escaped, complete; and the report's other files."""
 
+import dataclasses
 import html.parser
 import json
 import re
@@ -7,10 +8,11 @@ import re
 import pytest
 
 from retrax.experiments import page, reporting, storage
+from retrax.experiments.encoding import to_json
 from retrax.experiments.specs import UsageError
 from retrax.experiments.storage import Store
 
-from .conftest import made_result, made_series
+from .conftest import made_panel, made_result, made_series
 
 
 class Reader(html.parser.HTMLParser):
@@ -69,8 +71,7 @@ def test_texts_are_escaped(text):
 
 
 def test_data_cannot_end_the_script(paper_like):
-    paper_like["panels"][0]["title"] = "</script><b>"
-    text = page.render({"pca-syn1": paper_like})
+    text = page.render({"pca-syn1": dataclasses.replace(paper_like, panels=(made_panel("", "</script><b>"),))})
     read(text)
     charts = json.loads(re.search(r'id="data">(.*?)</script>', text, re.S)[1])
     assert charts["pca-syn1"]["title"] == "</script><b>"
@@ -78,9 +79,9 @@ def test_data_cannot_end_the_script(paper_like):
 
 def test_every_method_has_a_row_and_a_curve(text, paper_like):
     charts = json.loads(re.search(r'id="data">(.*?)</script>', text, re.S)[1])
-    assert len(charts["pca-syn1"]["series"]) == len(paper_like["series"])
+    assert len(charts["pca-syn1"]["series"]) == len(paper_like.series)
     body = text.split("Best η₀")[1].split("</table>")[0]
-    assert body.count("<tr>") == len(paper_like["series"])
+    assert body.count("<tr>") == len(paper_like.series)
     assert [one["shown"] for one in charts["pca-syn1"]["series"]].count(False) == 1
 
 
@@ -95,9 +96,10 @@ def test_a_report_of_nothing_is_refused(out):
 
 
 def test_a_damaged_result_is_named(paper_like, out):
-    del paper_like["series"][0]["runs"]["gap"]
-    storage.write_json(out / "pca-syn1.json", paper_like)
-    with pytest.raises(UsageError, match=r"pca-syn1\.json is no complete result"):
+    content = to_json(paper_like)
+    del content["series"][0]["runs"]["gap"]
+    storage.write_json(out / "pca-syn1.json", content)
+    with pytest.raises(UsageError, match=r"pca-syn1\.json cannot be used: series\[0\]\.runs lacks gap; delete it"):
         reporting.write_report(Store(out))
 
 
@@ -111,15 +113,14 @@ def test_a_report_writes_the_page_the_tables_and_the_figures(paper_like, out):
 
 def test_summing_up_names_the_winner_and_every_verdict(paper_like):
     said = reporting.sum_up(paper_like)
-    assert "RSRM-RHO 9.00e-05 at η₀=0.1, ρ₀=0.3" in said
+    assert "RSRM-RHO 9.00e-05 with η₀=0.1, ρ₀=0.3" in said
     assert said.count("HOLDS") == 5
     assert "already done" in reporting.sum_up(paper_like, computed=False)
 
 
 def test_panels_have_charts_of_their_own():
     parts = [made_series("a", [0.1], panel="pca"), made_series("b", [0.1], panel="jd")]
-    common = {"data_note": "n", "samples": 1, "shape": [2, 1], "manifold": "M", "dtype": "float64", "optimum": 0.0}
-    panels = [{"key": key, "title": key.upper(), **common} for key in ("pca", "jd")]
+    panels = [made_panel(key, key.upper()) for key in ("pca", "jd")]
     text = page.render({"transports": made_result(*parts, panels=panels, name="transports")})
     assert 'data-chart="transports-pca"' in text
     assert 'data-chart="transports-jd"' in text

@@ -11,12 +11,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from retrax.experiments import running, tuning
-from retrax.experiments.problems import Place
+from retrax.experiments import running, storage, timing, tuning
+from retrax.experiments.encoding import to_json
 from retrax.experiments.storage import Store
 from retrax.experiments.units import Asked
+from retrax.experiments.workloads import Place
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 def start(out, *more):
     """The command `retrax run tiny` in a process of its own."""
     command = [sys.executable, "-m", "tests.experiments.tiny_command", "run", "tiny", "--out", str(out), *more]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "src")))}
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
@@ -36,7 +38,7 @@ def end(process, timeout=None):
 
 def numbers(path):
     """A result without what may differ from run to run: times."""
-    timing = ("seconds", "wall_seconds", "load")
+    timing = ("seconds", "wall_seconds", "load", "others")
 
     def strip(value):
         if isinstance(value, dict):
@@ -50,20 +52,41 @@ def run(out, silent, asked=Asked(quick=True)):  # noqa: B008
     return lambda experiment: running.run_experiment(experiment, running.Run(Store(out), asked, Place()), silent)
 
 
+def test_run_times_are_measured_last_and_once(tiny, out, silent, monkeypatch):
+    result, _ = run(out, silent)(tiny)
+    assert not result.timed
+    where = running.Run(Store(out), Asked(quick=True), Place(), jobs=2)
+    timed, computed = running.time_experiment(tiny, result, where, silent)
+    assert computed
+    assert timed.timed
+    assert silent.finished[-3:] == ["timing-rsrm", "timing-rsgd", "timing-rsrm-rho"]
+    for before, after in zip(result.series, timed.series, strict=True):
+        assert after.timing.seconds.shape == (3, len(before.runs.sfo))
+        assert (np.diff(after.timing.seconds, axis=1) > 0).all()
+        assert after.timing.others >= 0
+        np.testing.assert_array_equal(after.runs.gap, before.runs.gap)
+    assert run(out, silent)(tiny)[1] is False
+    monkeypatch.setattr(timing, "measure", None)
+    again, computed = running.time_experiment(tiny, run(out, silent)(tiny)[0], where, silent)
+    assert not computed
+    assert again.timed
+
+
 def test_a_result_describes_itself_and_names_no_person_or_folder(tiny, out, silent):
     result, computed = run(out, silent)(tiny)
     text = (out / "tiny.json").read_text()
     assert computed
-    assert json.loads(text) == result
-    assert result["settings"]["epochs"] == 2
-    assert result["settings"]["seeds"] == [0, 1, 2]
-    assert result["panels"][0]["data_note"] == "tiny <data>"
-    assert {"python", "jax", "numpy", "retrax"} <= set(result["environment"]["versions"])
-    assert {"processor", "cores"} <= set(result["environment"]["machine"])
-    for part in result["series"]:
-        assert len(part["runs"]["gap"]) == 3
-        assert len(part["tuning"]["candidates"]) >= 3
-        assert all(len(c["gap"]) == 2 for c in part["tuning"]["candidates"])
+    assert json.loads(text) == to_json(result)
+    assert result.settings.budget.epochs == 2
+    assert result.settings.budget.seeds == (0, 1, 2)
+    assert result.panels[0].data_note == "tiny <data>"
+    assert {"python", "jax", "numpy", "retrax"} <= set(result.environment.versions)
+    assert result.environment.machine.cores >= 1
+    for part in result.series:
+        assert len(part.runs.gap) == 3
+        assert len(part.tuning.candidates) >= 3
+        assert all(len(candidate.gap) == 2 for candidate in part.tuning.candidates)
+        assert not set(part.tuning.seeds) & set(part.runs.seeds)
     for private in (str(Path.home()), str(out), socket.gethostname()):
         assert private not in text
     assert not re.search(rf"\b{re.escape(getpass.getuser())}\b", text)
@@ -74,6 +97,17 @@ def test_a_finished_experiment_is_not_repeated(tiny, out, silent, monkeypatch):
     monkeypatch.setattr(tuning, "run_series", None)
     _, computed = run(out, silent)(tiny)
     assert not computed
+
+
+def test_a_result_of_an_older_format_is_named_and_computed_anew(tiny, out, silent):
+    out.mkdir()
+    (out / "tiny.json").write_text('{"format": 1}')
+    _, computed = run(out, silent)(tiny)
+    assert computed
+    assert silent.said == [
+        f"computing anew: {out / 'tiny.json'} cannot be used: it has format 1, and this version reads format "
+        f"{storage.FORMAT}; delete it and run tiny again"
+    ]
 
 
 def test_finished_units_are_kept_and_others_are_not_trusted(tiny, out, silent, monkeypatch):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from retrax.experiments import claims, problems, series, specs
+from retrax.experiments import claims, series, specs, workloads
 from retrax.experiments.specs import EXPERIMENTS, GRID, UsageError, find
 
 NAMES = [
@@ -67,7 +67,7 @@ def test_claims_exist_and_budgets_are_sensible(name):
     assert set(experiment.claims) <= set(claims._JUDGES)
     assert 0 < experiment.quick_epochs < experiment.epochs
     assert experiment.records <= 100
-    assert experiment.problem.real or experiment.problem.data in problems.SYNTHETIC
+    assert experiment.problem.real or experiment.problem.data in workloads.SYNTHETIC
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("pca-sin1", "pca-syn1"), ("RC-YALE", "rc-yaleb"), ("tabel1", "table1")])

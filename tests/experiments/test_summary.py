@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from retrax.experiments import markdown
-from retrax.experiments.summary import TARGETS, curves, number, rate_text, table
+from retrax.experiments.summary import TARGETS, curves, number, rate_text, setting_text, table, until
 
 from .conftest import made_result, made_series
 
@@ -39,8 +39,22 @@ def test_quartiles_are_observations_in_order():
 
 def test_the_table_is_ranked_by_the_median_final_gap():
     rows = table(made_result(made_series("rsgd", [0.1] * 3), made_series("rsrm", [0.01] * 3)))
-    assert [(row.rank, row.curve.key) for row in rows] == [(1, "rsrm"), (2, "rsgd")]
+    assert [(row.ranks, row.curve.key) for row in rows] == [((1, 1, 1), "rsrm"), ((2, 2, 2), "rsgd")]
     assert len(rows[0].targets) == len(TARGETS)
+
+
+def test_ranks_are_those_of_a_tenth_a_half_and_all_of_the_budget():
+    late = made_series("rsrm", [], gap=[[1.0] * 6 + [1e-4] * 5] * 3)
+    rows = table(made_result(made_series("rsgd", [0.1] * 3), late))
+    assert {row.curve.key: row.ranks for row in rows} == {"rsrm": (2, 2, 1), "rsgd": (1, 1, 2)}
+
+
+def test_a_result_cut_short_is_the_beginning_of_the_whole():
+    whole = made_result(made_series("rsrm", [1e-5] * 3, seconds=2.0))
+    (cut,), (full,) = curves(until(whole, 0.8)), curves(whole)
+    np.testing.assert_array_equal(cut.gap, full.gap[:, :9])
+    np.testing.assert_array_equal(cut.time, full.time[:9])
+    assert cut.seconds_per_step == pytest.approx(full.seconds_per_step)
 
 
 def test_panels_are_kept_apart():
@@ -75,6 +89,12 @@ def test_numbers_for_people(value, text):
 def test_a_rate_beyond_the_grid_has_a_star():
     (curve,) = curves(made_result(made_series("rsrm", [0.1], rate=5.0, beyond_grid=[5.0, 10.0], variant={"rho": 0.5})))
     assert rate_text(curve) == "5*, ρ₀=0.5"
+
+
+def test_a_method_without_a_rate_says_so():
+    (curve,) = curves(made_result(made_series("rsrm-untuned", [0.1], rate=None)))
+    assert setting_text(curve) == "no η₀"
+    assert rate_text(curve) == "none needed"
 
 
 def test_markdown_tables_have_equal_columns(paper_like):

@@ -74,6 +74,14 @@ def test_joint_diagonalization_reaches_what_jacobi_reaches(nearly_diagonalizable
     assert at_solution == pytest.approx(problem.optimum, rel=1e-12)
 
 
+def test_a_known_optimum_of_joint_diagonalization_is_taken_without_a_search(covariances, monkeypatch):
+    monkeypatch.setattr(joint_diagonalization.deterministic, "best_of", None)
+    result = rx.minimize(
+        rx.problems.JointDiagonalization(covariances, optimum=-7.5), rx.rsgd(0.1), steps=2, progress=False
+    )
+    np.testing.assert_allclose(result.history["gap"], result.history["loss"] + 7.5, rtol=1e-12)
+
+
 def test_centroid_loss_is_the_mean_squared_affine_invariant_distance(covariances):
     c = covariances[3] + np.eye(5)
     by_hand = np.mean([distance_riemann(c, m) ** 2 for m in covariances])

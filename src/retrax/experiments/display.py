@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from retrax.experiments import summary
+from retrax.experiments.results import ComplexityResult, Part, Timing
 from retrax.experiments.specs import Experiment
 from retrax.experiments.units import Unit
 
@@ -40,7 +41,7 @@ class PlainDisplay:
     def update(self, unit: Unit, share: float, what: str) -> None:
         """A unit is so far; not worth a line."""
 
-    def finish(self, unit: Unit, part: dict[str, Any]) -> None:
+    def finish(self, unit: Unit, part: Part) -> None:
         """A unit is finished."""
         self._finished += 1
         self._done += unit.weight
@@ -100,7 +101,7 @@ class LiveDisplay(PlainDisplay):
         """Move the bar by a share of the unit."""
         self._show(f"{unit.experiment.name}: {unit.label}, {what}", self._done + share * unit.weight)
 
-    def finish(self, unit: Unit, part: dict[str, Any]) -> None:
+    def finish(self, unit: Unit, part: Part) -> None:
         """A unit is finished."""
         super().finish(unit, part)
         self._show(f"{unit.experiment.name}", self._done)
@@ -126,14 +127,15 @@ def open_display() -> PlainDisplay:
     return LiveDisplay() if sys.stderr.isatty() else PlainDisplay()
 
 
-def describe(unit: Unit, part: dict[str, Any]) -> str:
+def describe(unit: Unit, part: Part) -> str:
     """What came out of a unit, in a few words."""
-    took = f"({duration(part['wall_seconds'])})"
-    if "complexity" in part:
-        slope = "not reached often enough" if part["exponent"] is None else f"exponent {part['exponent']:.2f}"
-        return f"{unit.label}: {slope}, theory {part['theory']:.3g} {took}"
-    curve = summary.curves({"series": [part]})[0]
-    return f"{unit.label}: η₀={summary.rate_text(curve)}, final gap {summary.number(curve.final[1])} {took}"
+    took = f"({duration(part.wall_seconds)})"
+    if isinstance(part, ComplexityResult):
+        return f"{unit.label}: exponent {summary.exponent_text(part)}, theory {part.entry.exponent:.3g} {took}"
+    if isinstance(part, Timing):
+        return f"{unit.label}: {duration(float(part.seconds[:, -1].max()))} a run {took}"
+    curve = summary.curve_of(part)
+    return f"{unit.label}: {summary.setting_text(curve)}, final gap {summary.number(curve.final[1])} {took}"
 
 
 def duration(seconds: float) -> str:

@@ -7,6 +7,8 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
+from retrax.experiments.results import Environment, Machine
+
 SINGLE_THREADED = "--xla_cpu_multi_thread_eigen=false"
 
 
@@ -37,14 +39,19 @@ def _version(name: str) -> str:
     return metadata.version(name)
 
 
-def machine() -> dict[str, str | int]:
+def machine() -> Machine:
     """The processor, its cores and the system."""
-    return {
-        "processor": _processor(),
-        "cores": os.cpu_count() or 1,
-        "system": f"{platform.system()} {platform.machine()}",
-        "xla_flags": os.environ.get("XLA_FLAGS", ""),
-    }
+    return Machine(
+        processor=_processor(),
+        cores=os.cpu_count() or 1,
+        system=f"{platform.system()} {platform.machine()}",
+        xla_flags=os.environ.get("XLA_FLAGS", ""),
+    )
+
+
+def current() -> Environment:
+    """The environment of this process."""
+    return Environment(versions(), machine())
 
 
 def _processor() -> str:
@@ -68,5 +75,5 @@ def code_digest() -> str:
 
 def _matters(path: Path) -> bool:
     if path.parts[0] == "experiments":
-        return path.name in ("problems.py", "tuning.py", "complexity.py")
+        return path.name in ("workloads.py", "tuning.py", "timing.py", "complexity.py")
     return path.parts[0] not in ("torch", "cli.py", "__main__.py", "progress.py")

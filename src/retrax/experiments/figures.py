@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from retrax.experiments import storage
+from retrax.experiments.results import ComplexityResult, ExperimentResult, Results
+from retrax.experiments.series import BESIDE
 from retrax.experiments.storage import Store
-from retrax.experiments.styles import style_of
-from retrax.experiments.summary import Curve, curves, rate_text
+from retrax.experiments.styles import METHODS, Style, style_of
+from retrax.experiments.summary import Curve, curves, exponent_text, setting_text
 
 FORMATS = ("png", "pdf")
 DPI = 110
@@ -65,57 +67,79 @@ COMPOSITES: dict[str, tuple[str, int, tuple[tuple[str, str], ...]]] = {
     ),
 }
 _AXES = {"sfo": "SFO", "time": "Run time (s)"}
+_SHORT = {"sfo": "SFO", "time": "run time"}
 
 
-def draw_experiment(result: dict[str, Any], store: Store) -> list[Path]:
-    """The figure of one experiment: each panel against SFO and against run time."""
-    panels = [(panel["key"], panel["title"]) for panel in result["panels"]]
-    rows = len(panels) + bool(result["complexity"])
-    with _figure(2, rows) as (figure, axes):
-        for row, (key, title) in enumerate(panels):
-            found = curves(result, key)
-            for column, axis in enumerate(("sfo", "time")):
-                _draw(axes[row][column], found, axis, with_beside=True)
-                axes[row][column].set_title(f"{textwrap.fill(title, 40)}\nagainst {_AXES[axis]}", fontsize=8)
-            _legend(axes[row][1], outside=True)
-        if result["complexity"]:
-            _draw_complexity(axes[-1][0], result["complexity"])
-            axes[-1][1].set_visible(False)
-        return _save(figure, store.out / "figures" / result["experiment"])
+def draw_experiment(result: ExperimentResult, store: Store) -> list[Path]:
+    """The figure of one experiment: each panel against SFO and, once it has been measured, against run time."""
+    kinds = ("sfo", "time") if result.timed else ("sfo",)
+    rows = len(result.panels) + bool(result.complexity)
+    with _figure(len(kinds), rows) as (figure, axes):
+        for row, panel in enumerate(result.panels):
+            found = curves(result, panel.key)
+            for column, kind in enumerate(kinds):
+                left = _draw(axes[row][column], found, kind, with_settings=True)
+                title = f"{textwrap.fill(panel.title, 40)}\nagainst {_AXES[kind]}"
+                axes[row][column].set_title(title + left, fontsize=8)
+            axes[row][-1].legend(
+                loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize=7, handlelength=4.5, frameon=False
+            )
+        if result.complexity:
+            groups = {"Table 1": False, "RSRM and RSGD with other batches and other noise": True}
+            for axis, (title, varied) in zip(axes[-1], groups.items(), strict=False):
+                _draw_complexity(axis, [part for part in result.complexity if part.entry.varied == varied], title)
+        return _save(figure, store.out / "figures" / result.experiment)
 
 
-def drawn_composites(results: dict[str, dict[str, Any]]) -> list[str]:
+def _cells(name: str, results: Results) -> list[tuple[str, ExperimentResult, str]]:
+    """(letter in the paper, result, axis) of the panels of a figure that have been run."""
+    cells = enumerate(COMPOSITES[name][2])
+    there = [(chr(97 + index), results[cell], kind) for index, (cell, kind) in cells if cell in results]
+    return [(letter, result, kind) for letter, result, kind in there if kind == "sfo" or result.timed]
+
+
+def drawn_composites(results: Results) -> list[str]:
     """Which of the paper's figures there are results for."""
-    return [name for name, (_, _, cells) in COMPOSITES.items() if any(cell in results for cell, _ in cells)]
+    return [name for name in COMPOSITES if _cells(name, results)]
 
 
-def draw_composites(results: dict[str, dict[str, Any]], store: Store) -> list[Path]:
-    """The paper's figures from whatever results exist; a missing one leaves a labelled gap."""
+def draw_composites(results: Results, store: Store) -> list[Path]:
+    """The paper's figures, with the panels that have been run, in the paper's order and with its letters."""
     written = []
     for name in drawn_composites(results):
-        title, columns, cells = COMPOSITES[name]
+        title, columns, _ = COMPOSITES[name]
+        cells = _cells(name, results)
+        columns = min(columns, len(cells))
         with _figure(columns, math.ceil(len(cells) / columns)) as (figure, axes):
             flat = [axis for row in axes for axis in row]
-            for index, (axis, (experiment, horizontal)) in enumerate(zip(flat, cells, strict=False)):
-                _cell(axis, results.get(experiment), experiment, horizontal, f"({chr(97 + index)})")
+            shared: dict[str, Any] = {}
+            for axis, (letter, result, kind) in zip(flat, cells, strict=False):
+                _cell(axis, result, kind, letter, shared)
             for axis in flat[len(cells) :]:
                 axis.set_visible(False)
+            if shared:
+                figure.legend(
+                    shared.values(), shared, loc="outside lower center", ncols=5, fontsize=7, handlelength=4.5,
+                    frameon=False,
+                )  # fmt: skip
             figure.suptitle(title, fontsize=10)
             written += _save(figure, store.out / "figures" / name)
     return written
 
 
-def _cell(axis: Any, result: dict[str, Any] | None, name: str, horizontal: str, letter: str) -> None:
-    kind = "SFO" if horizontal == "sfo" else "run time"
-    if result is None:
-        axis.text(0.5, 0.5, f"{name}\nnot run", ha="center", va="center", color="0.4", transform=axis.transAxes)
-        axis.set_xticks([])
-        axis.set_yticks([])
-        axis.set_title(f"{letter} {name} vs. {kind}", fontsize=8)
-        return
-    _draw(axis, curves(result), horizontal, with_beside=False)
-    axis.set_title(f"{letter} {name} vs. {kind}{' (quick)' if result['quick'] else ''}", fontsize=8)
-    _legend(axis, outside=False)
+def _cell(axis: Any, result: ExperimentResult, kind: str, letter: str, shared: dict[str, Any]) -> None:
+    """A panel; methods that all panels have in common go into the shared legend, others stand below the panel."""
+    found = [curve for curve in curves(result) if curve.in_paper or curve.key in BESIDE]
+    common = all(curve.key in METHODS for curve in found)
+    left = _draw(axis, found, kind, with_settings=False)
+    quick = " (quick)" if result.quick else ""
+    axis.set_title(f"({letter}) {result.experiment} vs. {_SHORT[kind]}{quick}{left}", fontsize=8)
+    handles, labels = axis.get_legend_handles_labels()
+    if common:
+        shared.update(zip(labels, handles, strict=True))
+    else:
+        below = (0.5, -0.2)
+        axis.legend(loc="upper center", bbox_to_anchor=below, ncols=2, fontsize=6, handlelength=4.5, frameon=False)
 
 
 @contextlib.contextmanager
@@ -132,73 +156,62 @@ def _figure(columns: int, rows: int) -> Iterator[tuple[Any, Any]]:
         "grid.linewidth": 0.3,
     }
     with mpl.rc_context(settings):
-        figure = Figure(figsize=(3.5 * columns, 2.75 * rows + 0.2), layout="constrained")
+        figure = Figure(figsize=(3.7 * columns + (1.8 if columns < 3 else 0), 2.9 * rows + 0.5), layout="constrained")
         FigureCanvasAgg(figure)
         yield figure, figure.subplots(rows, columns, squeeze=False)
 
 
-def _draw(axis: Any, found: list[Curve], horizontal: str, with_beside: bool) -> None:
-    """Median lines with quartile bands."""
-    lowest, highest = math.inf, 0.0
+def _draw(axis: Any, found: list[Curve], kind: str, with_settings: bool) -> str:
+    """Median lines with quartile bands; returns a line that names the series which end off the axis, if any."""
+    medians = {}
     for position, curve in enumerate(found):
-        if not (curve.in_paper or with_beside):
-            continue
-        style = style_of(curve.key, position)
-        x = curve.sfo if horizontal == "sfo" else curve.time
-        low, median, high = (np.where(row > 0, row, np.nan) for row in _finite(curve.quartiles))
-        axis.fill_between(x, low, high, color=style.light, alpha=0.15, linewidth=0)
-        axis.plot(
-            x,
-            median,
-            color=style.light,
-            linestyle=(0, style.dash) if style.dash else "-",
-            linewidth=style.width,
-            marker=style.marker,
-            markersize=3.2,
-            markevery=(position % 5 + 1, max(1, len(x) // 8)),
-            label=f"{curve.label} ({rate_text(curve)})",
-        )
-        shown = median[np.isfinite(median)]
-        if len(shown):
-            lowest, highest = min(lowest, float(shown.min())), max(highest, float(shown[0]))
+        x = curve.sfo if kind == "sfo" else curve.time
+        low, median, high = (np.where((row > 0) & np.isfinite(row), row, np.nan) for row in curve.quartiles)
+        medians[curve.label] = median
+        _plot(axis, x, median, (low, high), style_of(curve.key, position), position, _label(curve, with_settings))
     axis.set_yscale("log")
-    if 0 < lowest < highest:
-        axis.set_ylim(lowest / 1.6, highest * 1.6)
-    axis.set_xlabel(_AXES[horizontal])
+    axis.set_xlabel(_AXES[kind])
     axis.set_ylabel("Optimality gap")
-    if horizontal == "sfo":
+    if kind == "sfo":
         axis.ticklabel_format(axis="x", style="sci", scilimits=(-3, 4), useMathText=True)
+    bottom = min((float(np.nanmin(median)) for median in medians.values() if np.isfinite(median).any()), default=0.0)
+    top = max((float(median[0]) for median in medians.values() if np.isfinite(median[0])), default=0.0)
+    if not 0 < bottom < top:
+        return ""
+    axis.set_ylim(bottom / 1.6, top * 1.6)
+    left = [label for label, median in medians.items() if not median[-1] <= top * 1.6]
+    return f"\nends off the axis: {', '.join(left)}" if left else ""
 
 
-def _finite(rows: np.ndarray) -> np.ndarray:
-    return np.where(np.isfinite(rows), rows, np.nan)
+def _label(curve: Curve, with_settings: bool) -> str:
+    beside = ", not in the paper" if curve.key in BESIDE else ""
+    return f"{curve.label} ({setting_text(curve)}{beside})" if with_settings else f"{curve.label}{beside}"
 
 
-def _legend(axis: Any, outside: bool) -> None:
-    handles, _ = axis.get_legend_handles_labels()
-    if not handles:
-        return
-    if outside:
-        axis.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize=7, handlelength=3.6, frameon=False)
-    else:
-        axis.legend(
-            loc="upper right",
-            ncols=2,
-            columnspacing=0.8,
-            fontsize=4.6,
-            handlelength=3.6,
-            framealpha=0.75,
-            borderpad=0.3,
-            labelspacing=0.25,
-        )
+def _plot(
+    axis: Any, x: np.ndarray, median: np.ndarray, band: tuple[np.ndarray, np.ndarray], style: Style, position: int,
+    label: str,
+) -> None:  # fmt: skip
+    axis.fill_between(x, *band, color=style.light, alpha=0.15, linewidth=0)
+    axis.plot(
+        x,
+        median,
+        color=style.light,
+        linestyle=(0, style.dash) if style.dash else "-",
+        linewidth=style.width,
+        marker=style.marker,
+        markersize=style.marker_size,
+        markerfacecolor=style.light if style.filled else "white",
+        markevery=(position % 5 + 1, max(1, len(x) // 8)),
+        label=label,
+    )
 
 
-def _draw_complexity(axis: Any, entries: list[dict[str, Any]]) -> None:
+def _draw_complexity(axis: Any, entries: list[ComplexityResult], title: str) -> None:
     """SFO over ε, both logarithmic."""
     for position, part in enumerate(entries):
-        entry, style = part["complexity"], style_of(part["complexity"]["key"], position)
-        points = [(point["epsilon"], point["median"]) for point in part["points"] if point["median"] is not None]
-        slope = "–" if part["exponent"] is None else f"{part['exponent']:.2f}"
+        style = style_of(part.entry.key, position)
+        points = [(point.epsilon, point.median) for point in part.points if math.isfinite(point.median)]
         axis.plot(
             [epsilon for epsilon, _ in points],
             [sfo for _, sfo in points],
@@ -206,15 +219,18 @@ def _draw_complexity(axis: Any, entries: list[dict[str, Any]]) -> None:
             linestyle=(0, style.dash) if style.dash else "-",
             marker=style.marker,
             markersize=4,
-            label=f"{entry['label']}: slope {slope} (theory {part['theory']:.3g})",
+            label=f"{part.entry.label}: {exponent_text(part)}",
         )
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.invert_xaxis()
     axis.set_xlabel("ε")
-    axis.set_ylabel("SFO until ‖grad F‖ ≤ ε")
-    axis.set_title("Oracle calls to reach a gradient norm", fontsize=8)
-    axis.legend(fontsize=6, frameon=False, handlelength=3.6)
+    axis.set_ylabel("SFO until E‖grad F‖ ≤ ε")
+    axis.set_title(title, fontsize=8)
+    axis.legend(
+        loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, fontsize=6, frameon=False, handlelength=4.5,
+        title="exponent [95 %]", title_fontsize=6,
+    )  # fmt: skip
 
 
 def _save(figure: Any, stem: Path) -> list[Path]:

@@ -1,36 +1,36 @@
 """Turns results into figures, tables and pages, and says in a few lines what was found."""
 
-from typing import Any
-
 from retrax.experiments import claims, figures, markdown, page
+from retrax.experiments.results import ExperimentResult, Results
 from retrax.experiments.specs import EXPERIMENTS, UsageError
 from retrax.experiments.storage import Store, prepare, write_text
-from retrax.experiments.summary import number, rate_text, table
+from retrax.experiments.summary import number, setting_text, table
 
 
-def draw(result: dict[str, Any], store: Store) -> None:
+def draw(result: ExperimentResult, store: Store) -> None:
     """The figure of one experiment."""
     figures.draw_experiment(result, store)
 
 
-def sum_up(result: dict[str, Any], computed: bool = True) -> str:
+def sum_up(result: ExperimentResult, computed: bool = True) -> str:
     """What was found in an experiment, in a few lines."""
-    lines = [f"{result['experiment']}: {result['title']}{' (quick)' if result['quick'] else ''}"]
+    lines = [f"{result.experiment}: {result.title}{' (quick)' if result.quick else ''}"]
     if not computed:
-        lines[0] += f"; already done (delete {result['experiment']}.json to run it again)"
-    for panel in result["panels"]:
-        row = table(result, panel["key"])[0]
+        lines[0] += f"; already done (delete {result.experiment}.json to run it again)"
+    for panel in result.panels:
+        row = table(result, panel.key)[0]
         lines.append(
-            f"  lowest final gap{' in ' + panel['title'] if len(result['panels']) > 1 else ''}: "
-            f"{row.curve.label} {number(row.curve.final[1])} at η₀={rate_text(row.curve)}"
+            f"  lowest final gap{' in ' + panel.title if len(result.panels) > 1 else ''}: "
+            f"{row.curve.label} {number(row.curve.final[1])} with {setting_text(row.curve)}"
         )
     lines += [
-        f"  {verdict.claim}: {verdict.verdict.upper()} ({verdict.evidence})" for verdict in claims.verdicts(result)
+        f"  {verdict.claim}: {verdict.verdict.upper()} ({verdict.basis}: {verdict.evidence})"
+        for verdict in claims.verdicts(result)
     ]
     return "\n".join(lines)
 
 
-def load_results(store: Store) -> dict[str, dict[str, Any]]:
+def load_results(store: Store) -> Results:
     """The results that are there, in the order of the specs."""
     found = {name: store.result(name) for name in EXPERIMENTS}
     return {name: result for name, result in found.items() if result is not None}
@@ -42,12 +42,7 @@ def write_report(store: Store) -> str:
     if not results:
         raise UsageError(f"no results in {store.out}: first `retrax run pca-syn1 --out {store.out}`")
     prepare(store.out)
-    for name, result in results.items():
-        try:
-            markdown.section(result)
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            path = store.result_path(name)
-            raise UsageError(f"{path} is no complete result: delete it and run {name} again") from error
+    for result in results.values():
         draw(result, store)
     figures.draw_composites(results, store)
     write_text(store.out / "report.html", page.render(results))
@@ -55,10 +50,10 @@ def write_report(store: Store) -> str:
     return _closing(store, results)
 
 
-def _closing(store: Store, results: dict[str, dict[str, Any]]) -> str:
+def _closing(store: Store, results: Results) -> str:
     lines = []
     judged = [(name, verdict) for name, result in results.items() for verdict in claims.verdicts(result)]
-    for kind in (claims.HOLDS, claims.IN_PART, claims.FAILS, claims.UNDECIDED):
+    for kind in (claims.HOLDS, claims.IN_PART, claims.FAILS, claims.UNSETTLED, claims.UNDECIDED):
         those = [f"{verdict.claim} [{name}]" for name, verdict in judged if verdict.verdict == kind]
         if those:
             lines.append(f"{kind} ({len(those)}): {'; '.join(those)}")

@@ -10,14 +10,15 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
-from retrax.experiments import environment, problems, storage
-from retrax.experiments.problems import Place
-from retrax.experiments.specs import Experiment
+from retrax.experiments import environment, storage, workloads
+from retrax.experiments.results import ComplexityResult, ExperimentResult, Panel, Part, SeriesResult, Settings, Timing
+from retrax.experiments.specs import Experiment, UsageError
 from retrax.experiments.storage import Store
-from retrax.experiments.tuning import CRITERION
-from retrax.experiments.units import Asked, Unit, fingerprint, units_of
+from retrax.experiments.tuning import CRITERION, RULE
+from retrax.experiments.units import Asked, TimingUnit, Unit, fingerprint, units_of
+from retrax.experiments.workloads import Place
 
 
 class Display(Protocol):
@@ -29,11 +30,14 @@ class Display(Protocol):
     def update(self, unit: Unit, share: float, what: str) -> None:
         """A unit is so far."""
 
-    def finish(self, unit: Unit, part: dict[str, Any]) -> None:
+    def finish(self, unit: Unit, part: Part) -> None:
         """A unit is finished."""
 
     def end(self, experiment: Experiment) -> None:
         """The experiment is finished."""
+
+    def line(self, text: str) -> None:
+        """Something to say."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,28 +50,79 @@ class Run:
     jobs: int = 1
 
 
-def run_experiment(experiment: Experiment, run: Run, display: Display) -> tuple[dict[str, Any], bool]:
-    """The result of an experiment, and whether anything had to be computed for it."""
+def run_experiment(experiment: Experiment, run: Run, display: Display) -> tuple[ExperimentResult, bool]:
+    """The result of an experiment, as yet without run times, and whether anything had to be computed for it."""
     units = units_of(experiment, run.asked, run.place)
     digests = {unit.key: fingerprint(unit) for unit in units}
     whole = storage.fingerprint(digests)
-    result = run.store.result(experiment.name)
-    if result is not None and result["fingerprint"] == whole:
+    result = _earlier(experiment, run, display)
+    if result is not None and result.fingerprint == whole:
         return result, False
-    parts = {key: run.store.part(experiment.name, key, digest) for key, digest in digests.items()}
-    missing = [unit for unit in units if parts[unit.key] is None]
-    display.begin(experiment, units, len(units) - len(missing))
-    compute = _in_this_process if run.jobs == 1 or len(missing) < 2 else _in_processes
+    parts = _compute_all(experiment, units, digests, run, display, run.jobs)
+    return _saved(assemble(experiment, run, parts, whole), run.store), True
+
+
+def time_experiment(
+    experiment: Experiment, result: ExperimentResult, run: Run, display: Display
+) -> tuple[ExperimentResult, bool]:
+    """The result with run times, measured one after another in this process, and whether that was still to be done."""
+    if result.timed:
+        return result, False
+    units: list[Unit] = [TimingUnit(experiment, part, run.place) for part in result.series]
+    digests = {unit.key: fingerprint(unit) for unit in units}
+    parts = _compute_all(experiment, units, digests, run, display, jobs=1)
+    times = {part.key: part for part in parts if isinstance(part, Timing)}
+    timed = dataclasses.replace(
+        result,
+        series=tuple(dataclasses.replace(part, timing=times[f"timing-{part.key}"]) for part in result.series),
+        environment=environment.current(),
+        wall_seconds=round(result.wall_seconds + sum(part.wall_seconds for part in parts), 1),
+    )
+    return _saved(timed, run.store), True
+
+
+def _compute_all(
+    experiment: Experiment, units: list[Unit], digests: dict[str, str], run: Run, display: Display, jobs: int
+) -> list[Part]:
+    """What the units come to, from parts kept earlier or computed now."""
+    parts = _kept(units, digests, run.store)
+    missing = [unit for unit in units if unit.key not in parts]
+    display.begin(experiment, units, len(parts))
+    compute = _in_this_process if jobs == 1 or len(missing) < 2 else _in_processes
     for unit, part in compute(missing, digests, run, display.update):
         parts[unit.key] = part
         display.finish(unit, part)
-    result = assemble(experiment, run, units, parts, whole)
-    run.store.save_result(experiment.name, result)
     display.end(experiment)
-    return storage.plain(result), True
+    return [parts[unit.key] for unit in units]
 
 
-Finished = Iterator[tuple[Unit, dict[str, Any]]]
+def _saved(result: ExperimentResult, store: Store) -> ExperimentResult:
+    """The result as a later report will read it."""
+    store.save_result(result.experiment, result)
+    read = store.result(result.experiment)
+    assert read is not None
+    return read
+
+
+def _earlier(experiment: Experiment, run: Run, display: Display) -> ExperimentResult | None:
+    """The result of an earlier run; one that cannot be used is named, and computed anew."""
+    try:
+        return run.store.result(experiment.name)
+    except UsageError as error:
+        display.line(f"computing anew: {error}")
+        return None
+
+
+def _kept(units: list[Unit], digests: dict[str, str], store: Store) -> dict[str, Part]:
+    parts: dict[str, Part] = {}
+    for unit in units:
+        part = store.part(unit.kind, unit.experiment.name, unit.key, digests[unit.key])
+        if part is not None:
+            parts[unit.key] = part
+    return parts
+
+
+Finished = Iterator[tuple[Unit, Part]]
 
 
 def _in_this_process(
@@ -77,10 +132,10 @@ def _in_this_process(
         yield unit, _compute_and_keep(unit, digests[unit.key], run.store, functools.partial(update, unit))
 
 
-def _compute_and_keep(unit: Unit, digest: str, store: Store, notify: Callable[[float, str], None]) -> dict[str, Any]:
+def _compute_and_keep(unit: Unit, digest: str, store: Store, notify: Callable[[float, str], None]) -> Part:
     start = time.perf_counter()
-    part = {"key": unit.key, **unit.compute(notify), "wall_seconds": round(time.perf_counter() - start, 2)}
-    part = storage.plain(part)
+    computed = unit.compute(notify)
+    part = dataclasses.replace(computed, wall_seconds=round(time.perf_counter() - start, 2))
     store.save_part(unit.experiment.name, unit.key, digest, part)
     return part
 
@@ -118,51 +173,46 @@ def _end_with_the_parent() -> None:
         os._exit(1)
 
 
-def _work(unit: Unit, digest: str, store: Store) -> dict[str, Any]:
+def _work(unit: Unit, digest: str, store: Store) -> Part:
     return _compute_and_keep(unit, digest, store, lambda share, what: None)
 
 
-def assemble(experiment: Experiment, run: Run, units: list[Unit], parts: dict[str, Any], digest: str) -> dict[str, Any]:
+SCHEDULES = "η₀ t^(-1/2); RSRM η₀ t^(-1/3) and ρ₀ t^(-2/3); RSVRG, RSRG, RSPIDER constant"
+
+
+def assemble(experiment: Experiment, run: Run, parts: list[Part], digest: str) -> ExperimentResult:
     """The self-describing result of an experiment."""
-    budget = run.asked.budget(experiment)
-    ordered = [parts[unit.key] for unit in units]
-    return {
-        "format": storage.FORMAT,
-        "fingerprint": digest,
-        "experiment": experiment.name,
-        "title": experiment.title,
-        "figure": experiment.figure,
-        "quick": run.asked.quick,
-        "settings": {
-            **dataclasses.asdict(budget),
-            "criterion": CRITERION,
-            "jobs": run.jobs,
-            "schedules": "η₀ t^(-1/2); RSRM η₀ t^(-1/3) and ρ₀ t^(-2/3); RSVRG, RSRG, RSPIDER constant",
-        },
-        "notes": experiment.notes,
-        "claims": experiment.claims,
-        "panels": [
-            {"key": key, "title": title, **_describe(experiment, key, run.place)}
-            for key, title in experiment.panel_titles().items()
-        ],
-        "series": [part for part in ordered if "series" in part],
-        "complexity": [part for part in ordered if "complexity" in part],
-        "environment": {"versions": environment.versions(), "machine": environment.machine()},
-        "wall_seconds": round(sum(part["wall_seconds"] for part in ordered), 1),
-    }
+    return ExperimentResult(
+        format=storage.FORMAT,
+        fingerprint=digest,
+        experiment=experiment.name,
+        title=experiment.title,
+        figure=experiment.figure,
+        quick=run.asked.quick,
+        settings=Settings(run.asked.budget(experiment), CRITERION, RULE, run.jobs, SCHEDULES),
+        notes=experiment.notes,
+        claims=experiment.claims,
+        panels=tuple(_describe(experiment, key, title, run.place) for key, title in experiment.panel_titles().items()),
+        series=tuple(part for part in parts if isinstance(part, SeriesResult)),
+        complexity=tuple(part for part in parts if isinstance(part, ComplexityResult)),
+        environment=environment.current(),
+        wall_seconds=round(sum(part.wall_seconds for part in parts), 1),
+    )
 
 
-def _describe(experiment: Experiment, panel: str, place: Place) -> dict[str, Any]:
-    spec = experiment.problem_of(panel)
-    samples = problems.samples(spec, place)
-    problem = problems.build(spec, place)
-    return {
-        "problem": dataclasses.asdict(spec),
-        "data_note": samples.note,
-        "data_digest": samples.digest,
-        "samples": len(samples.array),
-        "shape": list(problem.manifold.ambient_shape),
-        "manifold": type(problem.manifold).__name__,
-        "dtype": str(samples.array.dtype),
-        "optimum": float(problem.optimum),
-    }
+def _describe(experiment: Experiment, key: str, title: str, place: Place) -> Panel:
+    spec = experiment.problem_of(key)
+    samples = workloads.samples(spec, place)
+    problem = workloads.build(spec, place)
+    return Panel(
+        key=key,
+        title=title,
+        problem=spec,
+        data_note=samples.note,
+        data_digest=samples.digest,
+        samples=len(samples.array),
+        shape=tuple(problem.manifold.ambient_shape),
+        manifold=type(problem.manifold).__name__,
+        dtype=str(samples.array.dtype),
+        optimum=float(problem.optimum),
+    )

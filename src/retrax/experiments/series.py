@@ -1,9 +1,13 @@
 """A series: one curve of a figure, that is, a method with its settings. Data only; nothing here runs."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-Options = tuple[tuple[str, Any], ...]
+if TYPE_CHECKING:
+    from retrax.methods import Method
+
+Options = tuple[tuple[str, float | str], ...]
 """Keyword arguments as pairs, so that a spec can be frozen and written to a file."""
 
 
@@ -12,7 +16,8 @@ class Series:
     """A method, and how it is run.
 
     `variants` are alternative keyword arguments of the recipe that are tuned together with η₀. `rates` replaces
-    the experiment's grid; a single rate with a single variant is not tuned at all.
+    the experiment's grid; a single rate with a single variant is not tuned at all, and without any rate (an empty
+    tuple) the recipe is called without one: the method finds its own step size.
     """
 
     key: str
@@ -27,18 +32,29 @@ class Series:
     rates: tuple[float, ...] | None = None
     in_paper: bool = True
     """Whether the paper's figure shows it; the others stand beside."""
+    average: bool = False
+    """Whether it is the average of the iterates that is judged, not the last one."""
     panel: str = ""
     problem_options: Options = ()
     """Further keyword arguments of the problem, such as its transport."""
     note: str = ""
 
-    def method(self, learning_rate: float, variant: Options = ()) -> Any:
-        """The method with this step size."""
+    @property
+    def tuning_free(self) -> bool:
+        """Whether the method finds its own step size."""
+        return self.rates == ()
+
+    def method(self, learning_rate: float | None, variant: Options = ()) -> "Method":
+        """The method with this step size; None for one that finds its own."""
         import retrax
 
-        return getattr(retrax, self.recipe)(learning_rate, **dict(self.options), **dict(variant))
+        recipe: Callable[..., Method] = getattr(retrax, self.recipe)
+        given = () if learning_rate is None else (learning_rate,)
+        return recipe(*given, **dict(self.options), **dict(variant))
 
 
+BESIDE = ("rsrm-untuned", "rsgd-average")
+"""Keys of the series that stand in every figure though the paper has none like them."""
 RHO_GRID = (0.05, 0.1, 0.3, 0.5, 0.9)
 
 
@@ -50,6 +66,21 @@ def rsrm(first_batch_size: int, **changes: Any) -> Series:
 
 
 RSGD = Series("rsgd", "RSGD", "rsgd")
+AVERAGED = Series(
+    "rsgd-average",
+    "RSGD, averaged",
+    "rsgd",
+    in_paper=False,
+    average=True,
+    note="the Riemannian average of the iterates, weighted towards the end (Tripuraneni et al. 2018), with its own η₀",
+)
+
+
+def beside(panel: str = "") -> tuple[Series, ...]:
+    """What stands beside the paper's methods in every comparison, in its own line style."""
+    return (dataclasses.replace(AVERAGED, panel=panel),)
+
+
 _USUAL = "β as usual since Adam: 0.9 for the momentum, 0.999 for the adaptation; the paper prints the reverse"
 
 
@@ -82,6 +113,7 @@ def compared(first_batch_size: int) -> tuple[Series, ...]:
             in_paper=False,
             note=_USUAL,
         ),
+        *beside(),
     )
 
 
@@ -91,12 +123,12 @@ def fixed_rates(rates: tuple[float, ...], first_batch_size: int) -> tuple[Series
         rsrm(first_batch_size, key=f"rsrm-eta-{rate:g}".replace(".", "p"), label=f"RSRM η₀={rate:g}", rates=(rate,))
         for rate in rates
     )
-    return (*curves, dataclasses.replace(RSGD, label="RSGD (best η₀)"))
+    return (*curves, dataclasses.replace(RSGD, label="RSGD (best η₀)"), *beside())
 
 
 def first_batches(sizes: tuple[int, ...]) -> tuple[Series, ...]:
     """RSRM with each first batch, η₀ tuned for each (Fig. 1h)."""
-    return tuple(rsrm(size, key=f"rsrm-first-{size}", label=f"RSRM |S₀|={size}") for size in sizes)
+    return (*(rsrm(size, key=f"rsrm-first-{size}", label=f"RSRM |S₀|={size}") for size in sizes), *beside())
 
 
 def transports() -> tuple[Series, ...]:
@@ -131,4 +163,5 @@ def finite_sum(first_batch_size: int) -> tuple[Series, ...]:
         Series("rasa-lr", "RASA-LR", "rasa", (("sides", "LR"), ("beta", 0.9)), panel="finite"),
         Series("rsvrg", "RSVRG", "rsvrg", in_paper=False, panel="finite", note=note),
         Series("rsrg", "RSRG", "rsrg", in_paper=False, panel="finite", note=note),
+        *beside("finite"),
     )

@@ -3,45 +3,28 @@
 import dataclasses
 import hashlib
 import json
-import math
 import uuid
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, TypeVar
 
 from retrax._files import write_atomically
+from retrax.experiments.encoding import UnreadableError, from_json, to_json
+from retrax.experiments.results import ExperimentResult, Part
 from retrax.experiments.specs import UsageError
 
-FORMAT = 1
-
-
-def plain(value: Any) -> Any:
-    """Something JSON can hold: arrays as lists with 7 digits, NaN and infinities as null."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return plain(dataclasses.asdict(value))
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, float):
-        return float(f"{value:.7g}") if math.isfinite(value) else None
-    return value
+FORMAT = 2
+T = TypeVar("T")
 
 
 def fingerprint(content: Any) -> str:
     """A short digest of settings."""
-    text = json.dumps(plain(content), sort_keys=True, ensure_ascii=False)
+    text = json.dumps(to_json(content), sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def write_json(path: Path, content: Any) -> None:
     """Create or replace a file; a crash leaves the old one or none, never half of one."""
-    text = json.dumps(plain(content), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(to_json(content), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     write_text(path, text + "\n")
 
 
@@ -58,13 +41,22 @@ def write_bytes(path: Path, content: bytes) -> None:
         raise UsageError(f"cannot write {path} ({error.strerror}): name another folder by --out") from error
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
-    """The content of a file, or None where there is none or it is damaged."""
+def read_json(path: Path) -> Any:
+    """The content of a file; FileNotFoundError where there is none, UnreadableError where it is damaged."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise
     except (OSError, ValueError):
+        raise UnreadableError("it is damaged") from None
+
+
+def read(kind: type[T], path: Path) -> T | None:
+    """What a file holds, or None where there is none or it does not hold that."""
+    try:
+        return from_json(kind, read_json(path))
+    except (FileNotFoundError, UnreadableError):
         return None
-    return content if isinstance(content, dict) else None
 
 
 def prepare(out: Path) -> None:
@@ -92,20 +84,29 @@ class Store:
         """Where a finished part of an unfinished experiment is."""
         return self.out / ".parts" / name / f"{key}-{digest}.json"
 
-    def result(self, name: str) -> dict[str, Any] | None:
-        """An experiment's result, if it is there and readable."""
-        content = read_json(self.result_path(name))
-        return content if content and content.get("format") == FORMAT else None
+    def result(self, name: str) -> ExperimentResult | None:
+        """An experiment's result, if there is one; UsageError, naming the file, where it cannot be used."""
+        path = self.result_path(name)
+        try:
+            content = read_json(path)
+            written = content.get("format") if isinstance(content, dict) else None
+            if isinstance(written, int) and written != FORMAT:
+                raise UnreadableError(f"it has format {written}, and this version reads format {FORMAT}")
+            return from_json(ExperimentResult, content)
+        except FileNotFoundError:
+            return None
+        except UnreadableError as error:
+            raise UsageError(f"{path} cannot be used: {error}; delete it and run {name} again") from error
 
-    def part(self, name: str, key: str, digest: str) -> dict[str, Any] | None:
+    def part(self, kind: type[T], name: str, key: str, digest: str) -> T | None:
         """A finished part with the same settings."""
-        return read_json(self.part_path(name, key, digest))
+        return read(kind, self.part_path(name, key, digest))
 
-    def save_part(self, name: str, key: str, digest: str, content: dict[str, Any]) -> None:
+    def save_part(self, name: str, key: str, digest: str, content: Part) -> None:
         """Keep a finished part."""
         write_json(self.part_path(name, key, digest), content)
 
-    def save_result(self, name: str, content: dict[str, Any]) -> None:
+    def save_result(self, name: str, content: ExperimentResult) -> None:
         """Write the result; the parts in it are no longer needed."""
         write_json(self.result_path(name), content)
         folder = self.out / ".parts" / name

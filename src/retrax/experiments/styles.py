@@ -14,9 +14,11 @@ class Style:
     dash: tuple[float, ...]
     marker: str
     width: float = 1.4
+    marker_size: float = 3.6
+    filled: bool = True
 
 
-_METHODS = {
+METHODS = {
     "rsrm": Style("#c1272d", "#ff6b6b", (), "o", 2.2),
     "rsgd": Style("#0072b2", "#56b4ff", (6, 2), "s"),
     "csgd-m": Style("#008060", "#3fd3a5", (6, 2, 1, 2), "^"),
@@ -28,6 +30,8 @@ _METHODS = {
     "rsrm-rho": Style("#7f1d4e", "#ff9cc2", (2, 1), "h"),
     "csgd-m-usual": Style("#44aa99", "#7fe3d3", (5, 1, 1, 1, 1, 1), "<"),
     "ramsgrad-usual": Style("#8a5a00", "#e0a84a", (3, 3), ">"),
+    "rsrm-untuned": Style("#000000", "#ffffff", (), "s", 1.1, 4.2, filled=False),
+    "rsgd-average": Style("#0b5394", "#8ec5ff", (1, 2.5), "o", 1.1, 4.2, filled=False),
     "rsvrg": Style("#117733", "#66d188", (7, 2), "p"),
     "rsrg": Style("#555555", "#c9c9c9", (3, 1, 1, 1), "d"),
     "rspider": Style("#aa4499", "#e893da", (1, 1), "H"),
@@ -40,7 +44,7 @@ _MARKERS = "oD^pv*X"
 
 def style_of(key: str, position: int) -> Style:
     """The style of a method; other series take one by their position."""
-    if key in _METHODS:
-        return _METHODS[key]
+    if key in METHODS:
+        return METHODS[key]
     place = position % len(_SEQUENCE)
     return Style(_SEQUENCE[place], _SEQUENCE_DARK[place], _DASHES[place], _MARKERS[place])

@@ -2,9 +2,10 @@
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
+
+from retrax.experiments.results import ComplexityResult, ExperimentResult, Runs, SeriesResult
 
 TARGETS = (1e-1, 1e-2, 1e-3, 1e-4)
 
@@ -18,24 +19,21 @@ class Curve:
     panel: str
     in_paper: bool
     batch_size: int
-    rate: float
+    rate: float | None
+    """None where the method finds its own step size."""
     variant: dict[str, float]
     beyond_grid: bool
     """Whether the best η₀ lies outside the grid it was first looked for in."""
-    steps: int
     sfo: np.ndarray
-    seconds: np.ndarray
     gap: np.ndarray
+    time: np.ndarray
+    """The median run time at each record; NaN where it has not been measured."""
+    seconds_per_step: float
 
     @property
     def quartiles(self) -> np.ndarray:
         """Lower quartile, median, upper quartile over seeds, (3, records); infinite where most runs have diverged."""
         return quartiles(self.gap)
-
-    @property
-    def time(self) -> np.ndarray:
-        """The median run time at each record."""
-        return np.nanmedian(self.seconds, axis=0)
 
     @property
     def final(self) -> tuple[float, float, float]:
@@ -48,17 +46,12 @@ class Curve:
         """The median gap at the start."""
         return float(self.quartiles[1, 0])
 
-    @property
-    def seconds_per_step(self) -> float:
-        """The median run time of a step."""
-        return float(self.time[-1]) / self.steps
-
     def reached(self, target: float) -> tuple[float, float]:
         """(SFO, seconds) at which each run's gap first was `target` times its start gap: medians, maybe infinite."""
         below = self.gap <= target * self.gap[:, :1]
         first, ever = below.argmax(axis=1), below.any(axis=1)
         sfo = np.where(ever, self.sfo[first], np.inf)
-        seconds = np.where(ever, self.seconds[np.arange(len(first)), first], np.inf)
+        seconds = np.where(ever, self.time[first], np.inf)
         return float(np.median(sfo)), float(np.median(seconds))
 
     def median_at_sfo(self, limit: float) -> float:
@@ -74,38 +67,67 @@ class Curve:
         return float(self.quartiles[1, max(0, index)])
 
 
+def overlap(one: Curve, other: Curve) -> bool:
+    """Whether the quartile bands of the final gaps overlap."""
+    return one.final[0] <= other.final[2] and other.final[0] <= one.final[2]
+
+
 def quartiles(runs: np.ndarray) -> np.ndarray:
     """Quartiles over the first axis; runs that have diverged count as infinitely bad."""
     values = np.where(np.isfinite(runs), runs, np.inf)
     return np.percentile(values, [25, 50, 75], axis=0, method="nearest")
 
 
-def _array(values: Any) -> np.ndarray:
-    return np.array(values, dtype=np.float64)  # null becomes NaN
-
-
-def curves(result: dict[str, Any], panel: str | None = None) -> list[Curve]:
+def curves(result: ExperimentResult, panel: str | None = None) -> list[Curve]:
     """The series of a result (of one panel), in the order of the spec."""
-    made = [_curve(part) for part in result["series"]]
-    return [curve for curve in made if panel is None or curve.panel == panel]
+    return [curve_of(part) for part in result.series if panel is None or part.series.panel == panel]
 
 
-def _curve(part: dict[str, Any]) -> Curve:
-    series, runs, tuning = part["series"], part["runs"], part["tuning"]
+def curve_of(part: SeriesResult) -> Curve:
+    """The curve of one series."""
+    series, runs, tuning = part.series, part.runs, part.tuning
     return Curve(
-        key=series["key"],
-        label=series["label"],
-        panel=series["panel"],
-        in_paper=series["in_paper"],
-        batch_size=series["batch_size"],
-        rate=part["best"]["rate"],
-        variant=part["best"]["variant"],
-        beyond_grid=bool(tuning) and part["best"]["rate"] in tuning["beyond_grid"],
-        steps=part["steps"],
-        sfo=_array(runs["sfo"]),
-        seconds=_array(runs["seconds"]),
-        gap=_array(runs["gap"]),
+        key=series.key,
+        label=series.label,
+        panel=series.panel,
+        in_paper=series.in_paper,
+        batch_size=series.batch_size,
+        rate=part.best.rate,
+        variant=part.best.variant,
+        beyond_grid=tuning is not None and part.best.rate in tuning.beyond_grid,
+        sfo=runs.sfo,
+        gap=runs.gap,
+        time=run_time(part),
+        seconds_per_step=run_time(part)[-1] / part.steps,
     )
+
+
+def run_time(part: SeriesResult) -> np.ndarray:
+    """The median run time at each record; NaN where it was not measured, or where most timed runs had diverged."""
+    if part.timing is None:
+        return np.full(len(part.runs.sfo), np.nan)
+    return np.median(part.timing.seconds, axis=0)
+
+
+def until(result: ExperimentResult, share: float) -> ExperimentResult:
+    """The result as it would stand had the runs ended at this share of the budget (tuning stays as it was)."""
+    return dataclasses.replace(result, series=tuple(_until(part, share) for part in result.series))
+
+
+def _until(part: SeriesResult, share: float) -> SeriesResult:
+    runs, last = part.runs, int(np.searchsorted(part.runs.sfo, share * part.runs.sfo[-1], side="right"))
+    gap, norm = runs.gap[:, :last], runs.gradient_norm[:, :last]
+    timing = part.timing
+    if timing is not None:
+        timing = dataclasses.replace(timing, seconds=timing.seconds[:, :last])
+    steps = round(part.steps * float(runs.sfo[last - 1] / runs.sfo[-1]))
+    return dataclasses.replace(
+        part, steps=max(1, steps), runs=Runs(runs.seeds, runs.sfo[:last], gap, norm), timing=timing
+    )
+
+
+SHARES = (0.1, 0.5, 1.0)
+"""The shares of the budget at which the order of the methods is shown."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,18 +135,26 @@ class Row:
     """A line of an experiment's table."""
 
     curve: Curve
-    rank: int
-    """By the median final gap, 1 is best."""
+    ranks: tuple[int, ...]
+    """By the median gap at each of SHARES, 1 is best."""
     targets: tuple[tuple[float, float], ...]
     """(SFO, seconds) for each of TARGETS."""
 
 
-def table(result: dict[str, Any], panel: str | None = None) -> list[Row]:
-    """One row per series, best first."""
-    ranked = sorted(curves(result, panel), key=lambda curve: curve.final[1])
-    return [
-        Row(curve, rank, tuple(curve.reached(target) for target in TARGETS)) for rank, curve in enumerate(ranked, 1)
+def table(result: ExperimentResult, panel: str | None = None) -> list[Row]:
+    """One row per series, best at the end first."""
+    found = curves(result, panel)
+    ranks = [_ranks(found, share) for share in SHARES]
+    rows = [
+        Row(curve, tuple(rank[curve.key] for rank in ranks), tuple(curve.reached(target) for target in TARGETS))
+        for curve in found
     ]
+    return sorted(rows, key=lambda row: row.ranks[-1])
+
+
+def _ranks(found: list[Curve], share: float) -> dict[str, int]:
+    ranked = sorted(found, key=lambda curve: curve.median_at_sfo(share * curve.sfo[-1]))
+    return {curve.key: rank for rank, curve in enumerate(ranked, 1)}
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -138,10 +168,28 @@ def number(value: float, digits: int = 3) -> str:
     return f"{value:.{digits}g}"
 
 
+def exponent_text(part: ComplexityResult) -> str:
+    """A measured exponent with its interval; a dash where too few ε were reached."""
+    if math.isnan(part.exponent):
+        return "–"
+    low, high = part.interval
+    return f"{part.exponent:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def microseconds(curve: Curve) -> str:
+    """The run time of a step."""
+    return number(1e6 * curve.seconds_per_step)
+
+
 def rate_text(curve: Curve) -> str:
-    """The chosen step size, the chosen variant, and a star where the grid had to be extended."""
+    """The chosen step size and variant, with a star where the grid had to be extended."""
     variant = "".join(f", {_SYMBOLS.get(name, name)}={value:g}" for name, value in curve.variant.items())
-    return f"{curve.rate:g}{'*' if curve.beyond_grid else ''}{variant}"
+    return "none needed" if curve.rate is None else f"{curve.rate:g}{'*' if curve.beyond_grid else ''}{variant}"
+
+
+def setting_text(curve: Curve) -> str:
+    """What the curve was run with, as a label has it."""
+    return "no η₀" if curve.rate is None else f"η₀={rate_text(curve)}"
 
 
 _SYMBOLS = {"rho": "ρ₀"}

@@ -1,31 +1,33 @@
-"""Runs one series: tunes η₀ (and variants) by a sweep, then runs the best singly for an honest clock."""
+"""Runs one series: tunes η₀ (and variants) by successive halving, then runs the best on seeds of its own."""
 
 import dataclasses
 import math
-import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from retrax.experiments.results import Candidate, Choice, Runs, SeriesResult, Tuning
 from retrax.experiments.series import Options, Series
+from retrax.experiments.specs import Budget
+
+if TYPE_CHECKING:
+    from retrax.methods import Method
+    from retrax.problems import Problem
+    from retrax.recording import History
 
 CRITERION = "smallest median over the tuning seeds of the final gap at the SFO budget"
+BRIEF, KEPT = 1 / 8, 0.4
+RULE = (
+    "successive halving in two rounds: every step size runs for 1/8 of the budget, the best 40 % of them (3 of 7) for "
+    "all of it; the step size just below the best one goes on as well, since longer runs favour smaller ones, and one "
+    "that diverged never does"
+)
 MAX_EXTENSIONS = 2
+Pair = tuple[int, float]
+"""(number of the variant, η₀)."""
 Notify = Callable[[float, str], None]
 """notify(share of the work done, what is being done)."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Budget:
-    """How much to run."""
-
-    epochs: float
-    grid: tuple[float, ...]
-    seeds: tuple[int, ...]
-    tuning_seeds: tuple[int, ...]
-    records: int
-    tuning_records: int
 
 
 def ladder(low: int = -6, high: int = 3) -> tuple[float, ...]:
@@ -33,45 +35,54 @@ def ladder(low: int = -6, high: int = 3) -> tuple[float, ...]:
     return tuple(float(f"{digit}e{power}") for power in range(high, low - 1, -1) for digit in (5, 1))
 
 
-def steps_for(method: Any, batch_size: int, first_batch_size: int | None, samples: int, sfo: float) -> int:
-    """How many steps of a method spend about `sfo` oracle calls."""
+def steps_for(method: "Method", batch_size: int, first_batch_size: int | None, samples: int, epochs: float) -> int:
+    """How many steps of a method spend about so many epochs of oracle calls."""
+    sfo = epochs * samples
     first = first_batch_size or (samples if method.first_batch_size == "all" else batch_size)
     cost = batch_size * method.evaluations
     if method.restart_every is None:
         return max(1, 1 + round((sfo - first) / cost))
-    period = max(1, samples // batch_size) if method.restart_every == "epoch" else method.restart_every
+    period = max(1, samples // batch_size) if method.restart_every == "epoch" else int(method.restart_every)
     cycle = first + (period - 1) * cost
     cycles, rest = divmod(sfo, cycle)
     return max(1, int(cycles) * period + (1 + round((rest - first) / cost) if rest >= first else 0))
 
 
 class Tuner:
-    """The sweeps of one series; `curves[variant, η₀]` has shape (seeds, records)."""
+    """The sweeps of one series; `candidates[variant, η₀]` is how far each was tried and what came out."""
 
-    def __init__(self, problem: Any, series: Series, budget: Budget, steps: int, notify: Notify) -> None:
-        self.problem, self.series, self.budget, self.steps, self.notify = problem, series, budget, steps, notify
-        self.curves: dict[tuple[int, float], np.ndarray] = {}
-        self.sfo: list[int] = []
+    def __init__(self, problem: "Problem", series: Series, budget: Budget, notify: Notify) -> None:
+        self.problem, self.series, self.budget, self.notify = problem, series, budget, notify
+        self.candidates: dict[Pair, Candidate] = {}
 
-    def tune(self, grid: Sequence[float]) -> tuple[int, float]:
+    def tune(self, grid: Sequence[float]) -> Pair:
         """The best (variant, η₀). The first variant is tried on the whole grid, the others around its best η₀."""
-        self._sweep([(0, rate) for rate in grid])
+        self._halve([(0, rate) for rate in grid])
         self._extend([0])
         others = list(range(1, len(self.series.variants)))
         if others:
             near = neighbours(self.best([0])[1])
-            self._sweep([(variant, rate) for variant in others for rate in near])
+            self._halve([(variant, rate) for variant in others for rate in near])
             self._extend(others)
         return self.best(range(len(self.series.variants)))
 
-    def best(self, variants: Sequence[int]) -> tuple[int, float]:
-        """The smallest median final gap among these variants."""
-        return min((pair for pair in self.curves if pair[0] in variants), key=self.median_final)
+    def best(self, variants: Sequence[int]) -> Pair:
+        """The smallest median final gap among these variants' candidates that ran to the end."""
+        ended = [pair for pair, tried in self.candidates.items() if pair[0] in variants and tried.share == 1]
+        return min(ended, key=self._median)
 
-    def median_final(self, pair: tuple[int, float]) -> float:
-        """The median over seeds of the final gap; infinite where runs have diverged."""
-        last = self.curves[pair][:, -1]
-        return float(np.median(np.where(np.isfinite(last), last, np.inf)))
+    def _median(self, pair: Pair) -> float:
+        return self.candidates[pair].median_final
+
+    def _halve(self, pairs: list[Pair]) -> None:
+        """Run all of them briefly, and the promising ones to the end.
+
+        Two rounds and not three: a round costs a compilation, and the third saved nothing on the paper's problems.
+        """
+        if len(pairs) > 2:
+            self._sweep(pairs, BRIEF)
+            pairs = survivors(pairs, self._median)
+        self._sweep(pairs, 1.0)
 
     def _extend(self, variants: Sequence[int]) -> None:
         """Go on beyond the tried step sizes while the best one lies at their edge."""
@@ -79,44 +90,84 @@ class Tuner:
             wanted = [(v, rate) for v in variants for rate in self._beyond(v)]
             if not wanted:
                 return
-            self._sweep(wanted)
+            self._sweep(wanted, 1.0)
 
     def _beyond(self, variant: int) -> tuple[float, ...]:
-        tried = sorted(rate for v, rate in self.curves if v == variant)
-        best = self.best([variant])[1]
-        if not math.isfinite(self.median_final((variant, best))):
+        tried = sorted(rate for v, rate in self.candidates if v == variant)
+        if not any(v == variant and one.share == 1 for (v, _), one in self.candidates.items()):
+            return ()
+        best = self.best([variant])
+        if not math.isfinite(self._median(best)):
             return ()
         rungs = ladder()
-        if best == tried[-1]:
-            return tuple(rate for rate in rungs if rate > best)[-2:]
-        if best == tried[0]:
-            return tuple(rate for rate in rungs if rate < best)[:2]
+        if best[1] == tried[-1]:
+            return tuple(rate for rate in rungs if rate > best[1])[-2:]
+        if best[1] == tried[0]:
+            return tuple(rate for rate in rungs if rate < best[1])[:2]
         return ()
 
-    def _sweep(self, pairs: list[tuple[int, float]]) -> None:
-        """All pairs and tuning seeds in one vmapped compilation; the sweep's step sizes are the pairs' numbers."""
+    def _sweep(self, pairs: list[Pair], share: float) -> None:
+        """Try all pairs on all tuning seeds for a share of the budget."""
+        series = self.series
+        methods = [series.method(rate, series.variants[variant]) for variant, rate in pairs]
+        steps = steps_of(series, methods[0], self.problem, share * self.budget.epochs)
+        sfo, gaps = (self._in_turn if series.average else self._together)(methods, steps, share)
+        for (variant, rate), gap in zip(pairs, gaps, strict=True):
+            self.candidates[variant, rate] = Candidate(
+                rate, numbers(series.variants[variant]), share, median_final(gap), sfo, gap
+            )
+
+    def _together(self, methods: "list[Method]", steps: int, share: float) -> tuple[np.ndarray, np.ndarray]:
+        """All in one compilation; the sweep's step sizes are the methods' numbers."""
         import retrax as rx
 
-        def method(index: float) -> Any:
-            variant, rate = pairs[int(index)]
-            return self.series.method(rate, self.series.variants[variant])
-
-        runs = f"{len(pairs)} η₀ × {len(self.budget.tuning_seeds)} seeds"
-        self.notify(0.0, f"tuning, {runs}")
-        result = rx.sweep(
+        series, seeds = self.series, self.budget.tuning_seeds
+        what = f"tuning, {len(methods)} η₀ × {len(seeds)} seeds, {share:.3g} of the budget"
+        swept = rx.sweep(
             self.problem,
-            {self.series.label: method},
-            range(len(pairs)),
-            self.budget.tuning_seeds,
-            steps=self.steps,
-            batch_size=self.series.batch_size,
-            first_batch_size=self.series.first_batch_size,
-            record=rx.Record(points=min(self.budget.tuning_records, self.steps)),
-            on_record=lambda _, step: self.notify(step / self.steps, f"tuning, {runs}"),
-        )[self.series.label]
-        self.sfo = result.sfo.tolist()
-        for index, pair in enumerate(pairs):
-            self.curves[pair] = result.curves["gap"][index].astype(np.float32)
+            {series.label: lambda index: methods[int(index)]},
+            range(len(methods)),
+            seeds,
+            steps=steps,
+            batch_size=series.batch_size,
+            first_batch_size=series.first_batch_size,
+            record=rx.Record(points=min(self.budget.tuning_records, steps)),
+            progress=False,
+            on_record=lambda _, step: self.notify(share * step / steps, what),
+        )[series.label]
+        return swept.sfo, swept.curves["gap"]
+
+    def _in_turn(self, methods: "list[Method]", steps: int, share: float) -> tuple[np.ndarray, list[np.ndarray]]:
+        """One run after another: a sweep keeps no averages."""
+        every, gaps = max(1, steps // self.budget.tuning_records), []
+        for number, method in enumerate(methods):
+            self.notify(share * number / len(methods), f"tuning, {len(methods)} η₀, {share:.3g} of the budget")
+            histories = [
+                run_once(self.problem, self.series, method, steps, every, seed) for seed in self.budget.tuning_seeds
+            ]
+            runs = side_by_side(histories, self.series, self.budget.tuning_seeds)
+            gaps.append(runs.gap)
+        return runs.sfo, gaps
+
+
+def halving_cost(tried: int) -> float:
+    """Runs of full length that successive halving among so many step sizes amounts to."""
+    return BRIEF * tried + math.ceil(KEPT * tried) + 1 if tried > 2 else tried if tried > 1 else 0.0
+
+
+def median_final(gap: np.ndarray) -> float:
+    """The median over seeds of the final gap; infinite where runs have diverged."""
+    last = gap[:, -1]
+    return float(np.median(np.where(np.isfinite(last), last, np.inf)))
+
+
+def survivors(pairs: list[Pair], median: Callable[[Pair], float]) -> list[Pair]:
+    """Those that go on: the best ones, and the step size just below the best; never one that has diverged."""
+    ranked = sorted((pair for pair in pairs if math.isfinite(median(pair))), key=median) or pairs[-1:]
+    kept = set(ranked[: math.ceil(KEPT * len(pairs))])
+    variant, rate = ranked[0]
+    kept.update(sorted(pair for pair in ranked if pair[0] == variant and pair[1] < rate)[-1:])
+    return [pair for pair in pairs if pair in kept]
 
 
 def neighbours(rate: float) -> tuple[float, ...]:
@@ -125,77 +176,82 @@ def neighbours(rate: float) -> tuple[float, ...]:
     return rungs[max(0, rungs.index(rate) - 1) : rungs.index(rate) + 2]
 
 
-def run_series(problem: Any, series: Series, budget: Budget, notify: Notify) -> dict[str, Any]:
-    """Tune a series and run its best; everything that a result file holds of it."""
-    samples = len(problem.data)
-    if series.first_batch_size is not None and series.first_batch_size > samples:
-        series = dataclasses.replace(series, first_batch_size=samples)
-    grid = series.rates or budget.grid
-    sample_method = series.method(grid[0], series.variants[0])
-    steps = steps_for(sample_method, series.batch_size, series.first_batch_size, samples, budget.epochs * samples)
-    tuner = Tuner(problem, series, budget, steps, lambda share, what: notify(0.5 * share, what))
+def numbers(variant: Options) -> dict[str, float]:
+    """A variant as a result holds it."""
+    return {name: float(value) for name, value in variant}
+
+
+def fitted(series: Series, problem: "Problem") -> Series:
+    """The series with a first batch no larger than the data."""
+    first, samples = series.first_batch_size, len(problem.data)
+    return dataclasses.replace(series, first_batch_size=samples) if first and first > samples else series
+
+
+def run_series(problem: "Problem", series: Series, budget: Budget, notify: Notify) -> SeriesResult:
+    """Tune a series on the tuning seeds and run its best on the others; all that a result file holds of it."""
+    series = fitted(series, problem)
+    grid = budget.grid if series.rates is None else series.rates
     tuned = len(grid) > 1 or len(series.variants) > 1
-    variant, rate = tuner.tune(grid) if tuned else (0, grid[0])
-    runs = run_singly(problem, series, budget, steps, series.variants[variant], rate, notify)
-    return {
-        "steps": steps,
-        "best": {"rate": rate, "variant": dict(series.variants[variant])},
-        "tuning": _tuning_record(tuner, series, grid) if tuned else None,
-        "runs": runs,
-    }
-
-
-def _tuning_record(tuner: Tuner, series: Series, grid: Sequence[float]) -> dict[str, Any]:
-    pairs = sorted(tuner.curves, key=lambda pair: (pair[0], -pair[1]))
-    return {
-        "criterion": CRITERION,
-        "seeds": tuner.budget.tuning_seeds,
-        "sfo": tuner.sfo,
-        "beyond_grid": sorted({rate for _, rate in pairs if rate not in grid}, reverse=True),
-        "candidates": [
-            {
-                "variant": dict(series.variants[variant]),
-                "rate": rate,
-                "median_final": tuner.median_final((variant, rate)),
-                "gap": tuner.curves[variant, rate],
-            }
-            for variant, rate in pairs
-        ],
-    }
-
-
-COLUMNS = ("gap", "gradient_norm", "seconds")
-
-
-def run_singly(
-    problem: Any, series: Series, budget: Budget, steps: int, variant: Options, rate: float, notify: Notify
-) -> dict[str, Any]:
-    """One run after another, each with the machine to itself; a diverged run's missing records are NaN."""
-    import retrax as rx
-
+    tuner = Tuner(problem, series, budget, lambda share, what: notify(0.7 * share, what))
+    variant, rate = tuner.tune(grid) if tuned else (0, grid[0] if grid else None)
+    method = series.method(rate, series.variants[variant])
+    steps = steps_of(series, method, problem, budget.epochs)
+    every = max(1, steps // budget.records)
+    begin = 0.7 if tuned else 0.0
     histories = []
     for number, seed in enumerate(budget.seeds):
-        begun = 0.5 + 0.5 * number / len(budget.seeds)
-        notify(begun, f"η₀={rate:g}, run {number + 1} of {len(budget.seeds)}")
-        result = rx.minimize(
-            problem,
-            series.method(rate, variant),
-            steps=steps,
-            batch_size=series.batch_size,
-            first_batch_size=series.first_batch_size,
-            seed=seed,
-            record=rx.Record(points=min(budget.records, steps)),
-            progress=False,
-        )
-        if result.status is rx.Status.INTERRUPTED:
-            raise KeyboardInterrupt
-        histories.append(result.history)
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+        notify(begin + (1 - begin) * number / len(budget.seeds), f"run {number + 1} of {len(budget.seeds)}")
+        histories.append(run_once(problem, series, method, steps, every, seed))
+    return SeriesResult(
+        key=series.key,
+        series=series,
+        steps=steps,
+        every=every,
+        best=Choice(rate, numbers(series.variants[variant])),
+        tuning=_tuning_record(tuner, grid) if tuned else None,
+        runs=side_by_side(histories, series, budget.seeds),
+    )
+
+
+def steps_of(series: Series, method: "Method", problem: "Problem", epochs: float) -> int:
+    """How many steps of a series so many epochs of SFO are."""
+    return steps_for(method, series.batch_size, series.first_batch_size, len(problem.data), epochs)
+
+
+def run_once(problem: "Problem", series: Series, method: "Method", steps: int, every: int, seed: int) -> "History":
+    """The history of one run."""
+    import retrax as rx
+
+    result = rx.minimize(
+        problem,
+        method,
+        steps=steps,
+        batch_size=series.batch_size,
+        first_batch_size=series.first_batch_size,
+        seed=seed,
+        record=rx.Record(every=every),
+        average=series.average,
+        progress=False,
+    )
+    return result.history
+
+
+def side_by_side(histories: "Sequence[History]", series: Series, seeds: tuple[int, ...]) -> Runs:
+    """The runs of a series; a diverged run's missing records are NaN."""
     longest = max(histories, key=lambda history: len(history.rows))
-    length = len(longest.rows)
-    columns = {name: np.stack([_padded(history[name], length) for history in histories]) for name in COLUMNS}
-    return {"seeds": budget.seeds, "load": round(load, 1), "sfo": longest["sfo"], **columns}
+    names = ("average_gap" if series.average else "gap", "gradient_norm")
+    gap, norm = (np.stack([padded(one[name], len(longest.rows)) for one in histories]) for name in names)
+    return Runs(seeds, longest["sfo"].astype(float), gap, norm)
 
 
-def _padded(column: np.ndarray, length: int) -> np.ndarray:
-    return np.concatenate([column, np.full(length - len(column), np.nan)]).astype(np.float32)
+def padded(column: np.ndarray, length: int) -> np.ndarray:
+    """The column of a run, with NaN for the records that it did not live to see."""
+    return np.concatenate([column, np.full(length - len(column), np.nan)])
+
+
+def _tuning_record(tuner: Tuner, grid: Sequence[float]) -> Tuning:
+    ordered = sorted(tuner.candidates.items(), key=lambda item: (item[0][0], -item[0][1]))
+    beyond = {rate for _, rate in tuner.candidates if rate not in grid}
+    return Tuning(
+        tuner.budget.tuning_seeds, tuple(sorted(beyond, reverse=True)), tuple(candidate for _, candidate in ordered)
+    )

@@ -1,17 +1,19 @@
 """The units of work of an experiment: a unit is what is computed, kept and resumed as a whole."""
 
 import dataclasses
-from typing import Any
+from typing import ClassVar
 
-from retrax.experiments import complexity, environment, problems, storage, tuning
-from retrax.experiments.complexity import Entry
-from retrax.experiments.problems import Place
+from retrax.experiments import complexity, environment, storage, timing, tuning, workloads
+from retrax.experiments.results import ComplexityResult, SeriesResult, Timing
 from retrax.experiments.series import Series
-from retrax.experiments.specs import Complexity, Experiment, ProblemSpec
-from retrax.experiments.tuning import Budget, Notify
+from retrax.experiments.specs import ENTRIES, Budget, Complexity, Entry, Experiment, ProblemSpec
+from retrax.experiments.tuning import Notify
+from retrax.experiments.workloads import Place
 
 DEFAULT_SEEDS, QUICK_SEEDS = 5, 3
 QUICK_TUNING_SEEDS = 2
+FIRST_TUNING_SEED = 10_000
+"""Far above the reported seeds 0, 1, ...: nothing is judged on a seed that it was tuned on."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,13 +28,13 @@ class Asked:
         """The experiment's budget under these wishes."""
         count = self.seeds or (QUICK_SEEDS if self.quick else DEFAULT_SEEDS)
         epochs = self.epochs or (experiment.quick_epochs if self.quick else experiment.epochs)
-        tuning_count = min(count, QUICK_TUNING_SEEDS if self.quick else experiment.tuning_seeds)
+        tuning_count = QUICK_TUNING_SEEDS if self.quick else experiment.tuning_seeds
         records = (min(experiment.records, 20), min(experiment.tuning_records, 4))
         return Budget(
             epochs,
             experiment.grid,
             tuple(range(count)),
-            tuple(range(tuning_count)),
+            tuple(range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + tuning_count)),
             *(records if self.quick else (experiment.records, experiment.tuning_records)),
         )
 
@@ -41,6 +43,7 @@ class Asked:
 class SeriesUnit:
     """A series of an experiment."""
 
+    kind: ClassVar[type[SeriesResult]] = SeriesResult
     experiment: Experiment
     series: Series
     budget: Budget
@@ -61,31 +64,45 @@ class SeriesUnit:
         """The problem it is run on."""
         return self.experiment.problem_of(self.series.panel)
 
+    batch_size: ClassVar[int] = 10
+    """Of the run of RSGD that stands for all in estimates."""
+
+    @property
+    def records(self) -> int:
+        """Of a run."""
+        return self.budget.records
+
+    @property
+    def sfo(self) -> float:
+        """Of a run."""
+        return self.budget.epochs * len(workloads.samples(self.problem, self.place).array)
+
     @property
     def weight(self) -> float:
         """Roughly how long it takes, in runs."""
-        tried = len(self.series.rates or self.budget.grid) + 3 * (len(self.series.variants) - 1)
-        return (tried if tried > 1 else 0) * len(self.budget.tuning_seeds) + 2 * len(self.budget.seeds)
+        grid = self.budget.grid if self.series.rates is None else self.series.rates
+        tried = tuning.halving_cost(len(grid)) + tuning.halving_cost(3 * (len(self.series.variants) - 1))
+        return tried * len(self.budget.tuning_seeds) + len(self.budget.seeds)
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> tuple[object, ...]:
         """All that its numbers depend on."""
-        return {"series": self.series, "budget": self.budget, "problem": self.problem}
+        return self.series, self.budget, self.problem
 
-    def compute(self, notify: Notify) -> dict[str, Any]:
+    def compute(self, notify: Notify) -> SeriesResult:
         """Run it."""
-        problem = problems.build(self.problem, self.place, self.series.problem_options)
-        result = tuning.run_series(problem, self.series, self.budget, notify)
-        return {"series": self.series, **result}
+        problem = workloads.build(self.problem, self.place, self.series.problem_options)
+        return tuning.run_series(problem, self.series, self.budget, notify)
 
 
 @dataclasses.dataclass(frozen=True)
 class ComplexityUnit:
     """A method of Table 1."""
 
+    kind: ClassVar[type[ComplexityResult]] = ComplexityResult
     experiment: Experiment
     complexity: Complexity
     entry: Entry
-    seeds: tuple[int, ...]
+    budget: Budget
     quick: bool
     place: Place
 
@@ -102,33 +119,93 @@ class ComplexityUnit:
     @property
     def problem(self) -> ProblemSpec:
         """The problem it is run on."""
-        return self.complexity.problem
+        return dataclasses.replace(self.complexity.problem, data=f"online-{self.entry.noise}")
+
+    @property
+    def sfo(self) -> float:
+        """Of a run."""
+        return int(self.entry.share * (self.complexity.quick_budget if self.quick else self.complexity.budget))
+
+    @property
+    def batch_size(self) -> int:
+        """Of its runs; those of restarting methods vary."""
+        return 100 if self.entry.restarting else self.entry.batch_size
+
+    @property
+    def records(self) -> int:
+        """Of a run."""
+        return 100 * complexity.LENGTHS
 
     @property
     def weight(self) -> float:
-        """Roughly how long it takes, in runs of the other units."""
-        return 40.0
+        """Roughly how long it takes, in runs."""
+        tuned = complexity.TUNING_SHARE * len(complexity.RATES) * len(self.budget.tuning_seeds)
+        return 4 / 3 * (tuned + len(self.budget.seeds))  # 1 + 1/4 + 1/16 + ... lengths
+
+    def content(self) -> tuple[object, ...]:
+        """All that its numbers depend on."""
+        return self.entry, self.complexity.tolerances, self.sfo, self.budget.seeds, self.budget.tuning_seeds
+
+    def compute(self, notify: Notify) -> ComplexityResult:
+        """Run it."""
+        problem, budget = workloads.build(self.problem, self.place), self.budget
+        return complexity.measure(
+            problem, self.entry, self.complexity.tolerances, int(self.sfo), budget.seeds, budget.tuning_seeds, notify
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class TimingUnit:
+    """The run time of a series whose runs are there."""
+
+    kind: ClassVar[type[Timing]] = Timing
+    experiment: Experiment
+    part: SeriesResult
+    place: Place
 
     @property
-    def limits(self) -> tuple[tuple[float, ...], int]:
-        """The sequence of ε, and the budget."""
-        chosen = self.complexity
-        if self.quick:
-            return chosen.quick_tolerances, chosen.quick_budget
-        return chosen.tolerances, chosen.budget
+    def key(self) -> str:
+        """A name for files."""
+        return f"timing-{self.part.key}"
 
-    def content(self) -> dict[str, Any]:
-        """All that its numbers depend on."""
-        return {"entry": self.entry, "limits": self.limits, "seeds": self.seeds, "problem": self.problem}
+    @property
+    def label(self) -> str:
+        """A name for people."""
+        return f"{self.part.series.label}, run time"
 
-    def compute(self, notify: Notify) -> dict[str, Any]:
+    @property
+    def problem(self) -> ProblemSpec:
+        """The problem it is run on."""
+        return self.experiment.problem_of(self.part.series.panel)
+
+    batch_size: ClassVar[int] = 10
+
+    @property
+    def records(self) -> int:
+        """Of a run."""
+        return len(self.part.runs.sfo)
+
+    @property
+    def sfo(self) -> float:
+        """Of a run."""
+        return float(self.part.runs.sfo[-1])
+
+    @property
+    def weight(self) -> float:
+        """Roughly how long it takes, in runs."""
+        return float(min(timing.TIMED_RUNS, len(self.part.runs.seeds)))
+
+    def content(self) -> tuple[object, ...]:
+        """All that its numbers depend on, and the machine."""
+        return self.part.series, self.part.steps, self.part.best, self.problem, environment.machine()
+
+    def compute(self, notify: Notify) -> Timing:
         """Run it."""
-        problem = problems.build(self.problem, self.place)
-        result = complexity.measure(problem, self.entry, *self.limits, self.seeds, notify)
-        return {"complexity": self.entry, **result}
+        problem = workloads.build(self.problem, self.place, self.part.series.problem_options)
+        return timing.measure(problem, self.part, notify)
 
 
-Unit = SeriesUnit | ComplexityUnit
+Unit = SeriesUnit | ComplexityUnit | TimingUnit
 
 
 def units_of(experiment: Experiment, asked: Asked, place: Place) -> list[Unit]:
@@ -137,13 +214,12 @@ def units_of(experiment: Experiment, asked: Asked, place: Place) -> list[Unit]:
     units: list[Unit] = [SeriesUnit(experiment, series, budget, place) for series in experiment.series]
     if experiment.complexity is not None:
         units += [
-            ComplexityUnit(experiment, experiment.complexity, entry, budget.seeds, asked.quick, place)
-            for entry in complexity.ENTRIES
+            ComplexityUnit(experiment, experiment.complexity, entry, budget, asked.quick, place) for entry in ENTRIES
         ]
     return units
 
 
 def fingerprint(unit: Unit) -> str:
     """A digest of all that a unit's numbers depend on: settings, data and code."""
-    samples = problems.samples(unit.problem, unit.place)
+    samples = workloads.samples(unit.problem, unit.place)
     return storage.fingerprint([storage.FORMAT, environment.versions(), samples.digest, unit.content()])

@@ -63,7 +63,8 @@ class FourthMoment(Undivided):
 class JointDiagonalization(Problem):
     """The orthonormal U that best diagonalizes all the matrices at once; `rank` columns (default: square).
 
-    `optimum` comes from a long deterministic solve from several starts; for non-convex F it is the best value found.
+    `optimum` comes from a long deterministic solve from several starts, unless it is given; for non-convex F it is the
+    best value found.
     """
 
     def __init__(
@@ -73,12 +74,13 @@ class JointDiagonalization(Problem):
         *,
         retraction: str = "qr",
         transport: str = "projection",
+        optimum: float | None = None,
     ) -> None:
         data = data_checks.symmetric_matrices(matrices)
         size = data.shape[-1]
         rank = size if rank is None else data_checks.rank_between(rank, size)
         manifold = Stiefel(size, rank, retraction=retraction, transport=transport)
-        super().__init__(loss, manifold, data, gradient=gradient)
+        super().__init__(loss, manifold, data, gradient=gradient, optimum=optimum)
 
     @functools.cached_property
     def fourth_moment(self) -> np.ndarray:
@@ -104,7 +106,7 @@ class JointDiagonalization(Problem):
     @property
     def optimum(self) -> float:
         """The smallest value of F found."""
-        return self._best[1]
+        return self._best[1] if self._optimum is None else self._optimum
 
     @property
     def solution(self) -> np.ndarray:

@@ -77,11 +77,11 @@
     }
 
     stroke(one) {
-      const width = one.width * 1.3;
+      const width = one.style.width * 1.3;
       return {
-        stroke: darkMode.matches ? one.dark : one.light,
+        stroke: darkMode.matches ? one.style.dark : one.style.light,
         "stroke-width": width,
-        "stroke-dasharray": one.dash.map((part) => part * width).join(" "),
+        "stroke-dasharray": one.style.dash.map((part) => part * width).join(" "),
         fill: "none",
       };
     }
@@ -143,7 +143,7 @@
       const group = make("g", { "data-curve": one.key }, plot);
       if (band.length > 1) {
         const outline = path(one.high, band) + path(one.low, [...band].reverse()).replace("M", "L") + "Z";
-        make("path", { d: outline, fill: darkMode.matches ? one.dark : one.light, opacity: 0.13 }, group);
+        make("path", { d: outline, fill: darkMode.matches ? one.style.dark : one.style.light, opacity: 0.13 }, group);
       }
       make("path", { d: path(one.mid, usable), ...this.stroke(one) }, group);
     }

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from retrax.experiments import storage
+from retrax.experiments.results import Optimum
 from retrax.experiments.series import Options
 from retrax.experiments.specs import ProblemSpec, UsageError
 
@@ -61,10 +62,26 @@ def _syn3() -> tuple[np.ndarray, str]:
     return synthetic.syn3(), _spectrum_note(10_000, 100, 20)
 
 
-def _online() -> tuple[np.ndarray, str]:
-    from retrax.datasets import synthetic
+ONLINE = (200_000, 8, 2)
 
-    return synthetic.pca(200_000, 50, 5), _spectrum_note(200_000, 50, 5)
+
+def online(noise: int) -> tuple[np.ndarray, str]:
+    """Samples with covariance diag(1, 1, 1/5, ..., 1/5) exactly, and gradients of `noise` times the usual variance.
+
+    All but one sample in `noise` are zero and the others so much larger: the same F, fourth moments times `noise`.
+    Without noise all samples are one and the same, which is another F, of rank one.
+    """
+    n, d, rank = ONLINE
+    if noise == 0:
+        return np.tile(np.eye(d)[0], (1000, 1)), f"one sample in {d} dimensions, again and again: no noise"
+    generator = np.random.default_rng(0)
+    rows = generator.standard_normal((n, d)) * (generator.random((n, 1)) < 1 / noise)
+    values, vectors = np.linalg.eigh(rows.T @ rows / n)
+    whitened = rows @ (vectors / np.sqrt(values)) @ vectors.T
+    return whitened * np.sqrt(np.where(np.arange(d) < rank, 1, 1 / 5)), (
+        f"{n} samples in {d} dimensions, variance 1 in {rank} directions and 1/5 in the others, "
+        f"{noise} times the noise of Gaussian ones"
+    )
 
 
 def _spd() -> tuple[np.ndarray, str]:
@@ -92,7 +109,7 @@ SYNTHETIC: dict[str, Callable[[], tuple[np.ndarray, str]]] = {
     "syn1": _syn1,
     "syn2": _syn2,
     "syn3": _syn3,
-    "online": _online,
+    **{f"online-{noise}": functools.partial(online, noise) for noise in (0, 1, 4, 16)},
     "spd": _spd,
     "small-jd": _small_jd,
 }
@@ -123,54 +140,34 @@ def build(spec: ProblemSpec, place: Place, options: Options = ()) -> Any:
     """The problem, with `options` as further arguments."""
     from retrax import problems
 
-    array, arguments = samples(spec, place).array, dict(options)
+    array = samples(spec, place).array
+    arguments: dict[str, Any] = dict(options)
     try:
         if spec.family == "pca":
-            return problems.PCA(array, rank=spec.rank or 1, **arguments)
+            return problems.PCA(array, spec.rank or 1, **arguments)
         if spec.family == "ica":
-            return _diagonalization(samples(spec, place), spec, place, arguments)
+            return problems.JointDiagonalization(array, spec.rank, **arguments, optimum=_known_optimum(spec, place))
         return problems.Centroid(array, **arguments)
     except ValueError as error:
         raise UsageError(f"{spec.data} cannot be used: {error}") from error
 
 
-def _diagonalization(data: Samples, spec: ProblemSpec, place: Place, arguments: dict[str, Any]) -> Any:
-    """Joint diagonalization with its optimum from one long deterministic solve, kept beside the features.
+SOLVER_VERSION = 2
 
-    The problem's own solves from several starts; with 43×43 matrices each takes a minute, and the eigenvectors of the
-    average matrix have led lowest.
-    """
+
+def _known_optimum(spec: ProblemSpec, place: Place) -> float:
+    """The optimum of a joint diagonalization, kept beside the features: with 43×43 matrices it takes a minute."""
     from retrax import problems
 
-    class Diagonalization(problems.JointDiagonalization):
-        @functools.cached_property
-        def _best(self) -> tuple[np.ndarray, float]:
-            return _solve(self)
-
-        @functools.cached_property
-        def optimum(self) -> float:
-            if not spec.real:
-                return self._best[1]
-            path = _cache_folder(place) / f"optimum-{data.digest}-{SOLVER_VERSION}.json"
-            known = storage.read_json(path)
-            if known is None:
-                known = {"optimum": self._best[1].hex()}
-                storage.write_json(path, known)
-            return float.fromhex(known["optimum"])
-
-    return Diagonalization(data.array, spec.rank, **arguments)
-
-
-SOLVER_VERSION = 1
-
-
-def _solve(problem: Any) -> tuple[np.ndarray, float]:
-    import jax.numpy as jnp
-
-    from retrax.problems import deterministic
-
-    start = np.linalg.eigh(problem.data.mean(axis=0))[1][:, ::-1]
-    return deterministic.best_of(problem.manifold, lambda: problem.full(jnp.asarray(problem.data)), [start])
+    data = samples(spec, place)
+    path = _cache_folder(place) / f"optimum-{data.digest}-{spec.rank or 'square'}-{SOLVER_VERSION}.json"
+    known = storage.read(Optimum, path) if spec.real else None
+    if known is not None:
+        return float.fromhex(known.optimum)
+    found = problems.JointDiagonalization(data.array, spec.rank).optimum
+    if spec.real:
+        storage.write_json(path, Optimum(found.hex()))
+    return found
 
 
 def _cache_folder(place: Place) -> Path:
