@@ -6,7 +6,25 @@ from retrax import datasets, estimators, problems, scalings, schedules, step_siz
 from retrax._tree import pytree, static
 from retrax.checkpoint import Checkpoint
 from retrax.checks import check_gradient, check_retraction, check_transport
-from retrax.manifolds import SPD, Euclidean, Grassmann, Manifold, Product, Sphere, Stiefel
+from retrax.manifolds import (
+    SPD,
+    Euclidean,
+    FixedRank,
+    Grassmann,
+    Lorentz,
+    Manifold,
+    Oblique,
+    PoincareBall,
+    Positive,
+    Power,
+    Product,
+    Simplex,
+    SpecialOrthogonal,
+    Sphere,
+    Stiefel,
+    Symmetric,
+    validated,
+)
 from retrax.methods import (
     Method,
     crmsprop,
@@ -33,22 +51,31 @@ __all__ = [
     "SPD",
     "Checkpoint",
     "Euclidean",
+    "FixedRank",
     "Grassmann",
     "History",
     "InterruptedRun",
+    "Lorentz",
     "Manifold",
     "Method",
+    "Oblique",
+    "PoincareBall",
+    "Positive",
+    "Power",
     "Problem",
     "Product",
     "Pushed",
     "Record",
     "Result",
     "Run",
+    "Simplex",
+    "SpecialOrthogonal",
     "Sphere",
     "Status",
     "Stiefel",
     "Stream",
     "Sweep",
+    "Symmetric",
     "TerminatedRun",
     "check_gradient",
     "check_retraction",
@@ -73,6 +100,7 @@ __all__ = [
     "static",
     "step_sizes",
     "sweep",
+    "validated",
 ]
 
 
