@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from retrax.manifolds import (
     SPD,
     FixedRank,
+    GeneralizedStiefel,
     Grassmann,
     Lorentz,
     Oblique,
@@ -405,3 +406,28 @@ def test_the_order_of_fixed_rank_s_retractions(retraction, order):
         off = manifold.matrix(manifold.retract(x, t * u)) - manifold.matrix(x) - t * manifold.tangent_matrix(x, u)
         errors.append(np.linalg.norm(p @ off + off @ q - p @ off @ q))
     assert np.log10(errors[0] / errors[1]) == pytest.approx(order, abs=0.2)
+
+
+@every_backend
+def test_generalized_stiefel_is_stiefel_after_whitening(backend):
+    """With w = B^(1/2), wx is on Stiefel: qr and polar are those of wx; and [x, B] with B = I is Stiefel itself."""
+    rng = np.random.default_rng(14)
+    b, manifold = spd_matrix(rng, (), 5, 10.0), GeneralizedStiefel(5, 2)
+    w = scipy.linalg.sqrtm(b)
+    p = backend(manifold, "point", rng.standard_normal((5, 2)), b)
+    x, u = p[:, :2], np.zeros((5, 7))
+    assert gap((w @ x).T @ (w @ x), np.eye(2)) <= 1e-13
+    v = project(Stiefel(5, 2), w @ x, rng.standard_normal((5, 2)))
+    u[:, :2] = np.linalg.solve(w, v)
+    assert gap(backend(manifold, "project", p, u), u) <= 1e-13
+    for retraction in ("qr", "polar"):
+        y = backend(GeneralizedStiefel(5, 2, retraction=retraction), "retract", p, u)
+        assert gap(y[:, 2:], b) == 0
+        q, upper = np.linalg.qr(w @ x + v)
+        left, _, right = np.linalg.svd(w @ x + v, full_matrices=False)
+        expected = q * np.sign(np.diag(upper)) if retraction == "qr" else left @ right
+        assert gap(w @ y[:, :2], expected) <= 1e-12
+    plain = np.concatenate([haar(rng, (), 5, 2), np.eye(5)], axis=-1)
+    z = rng.standard_normal((5, 7))
+    expected = project(Stiefel(5, 2), plain[:, :2], z[:, :2])
+    assert gap(backend(manifold, "project", plain, z)[:, :2], expected) <= 1e-13

@@ -10,6 +10,7 @@ from retrax.manifolds import (
     SPD,
     Euclidean,
     FixedRank,
+    GeneralizedStiefel,
     Grassmann,
     Lorentz,
     Oblique,
@@ -27,6 +28,7 @@ from retrax.manifolds import (
 SIZES = {
     Euclidean: (3,),
     FixedRank: (4, 3, 2),
+    GeneralizedStiefel: (4, 2),
     Grassmann: (4, 2),
     Lorentz: (3,),
     Oblique: (3, 2),
@@ -157,6 +159,7 @@ def test_wrong_shapes(manifold, shape):
         (Positive(3), np.array([1.0, 0.0, 1.0])),
         (Symmetric(2), np.array([[1.0, 0.5], [0.0, 1.0]])),
         (Power(Sphere(3), 2), np.array([[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]])),
+        (GeneralizedStiefel(2, 1), np.array([[1.0, 2.0, 0.0], [0.0, 0.0, 1.0]])),
         (FixedRank(2, 2, 1), np.array([[1.0], [0.0], [0.0], [1.0], [0.0]])),
     ],
     ids=lambda value: type(value).__name__,
@@ -221,7 +224,14 @@ def test_powers_of_something_else(manifold):
         Power(manifold, 3)
 
 
+def test_a_product_that_is_not_positive_definite():
+    with pytest.raises(ValueError, match="its B is not positive definite"):
+        GeneralizedStiefel(2, 1).check_point(np.array([[1.0, 1.0, 0.0], [0.0, 0.0, -1.0]]))
+
+
 def test_ranks_beyond_the_sides():
+    with pytest.raises(ValueError, match=r"GeneralizedStiefel\(3, 4\) is empty: r must be at most d"):
+        GeneralizedStiefel(3, 4)
     with pytest.raises(ValueError, match=r"FixedRank\(4, 3, 4\) is empty: k must be at most min\(m, n\)"):
         FixedRank(4, 3, 4)
 

@@ -9,6 +9,7 @@ from retrax.manifolds import (
     SPD,
     Euclidean,
     FixedRank,
+    GeneralizedStiefel,
     Grassmann,
     Lorentz,
     Oblique,
@@ -371,6 +372,41 @@ class OnHyperboloid(OnBall):
         return z
 
 
+class OnGeneralizedStiefel(Textbook):
+    """[x, B]; the normal space at x is spanned by Bx s with symmetric s, and projections onto it are least squares."""
+
+    def project(self, m, x, z):
+        normal = x[..., m.r :] @ x[..., : m.r]
+        basis = []
+        for i in range(m.r):
+            for j in range(i, m.r):
+                s = np.zeros((m.r, m.r))
+                s[i, j] = s[j, i] = 1.0
+                basis.append((normal @ s).reshape(*x.shape[:-2], -1))
+        q = np.linalg.qr(np.stack(basis, axis=-1))[0]
+        flat = z[..., : m.r].reshape(*z.shape[:-2], -1, 1)
+        tangent = (flat - q @ (transpose(q) @ flat)).reshape(*z.shape[:-1], m.r)
+        return np.concatenate([tangent, 0 * z[..., m.r :]], axis=-1)
+
+    def violation(self, m, x):
+        frame, b = x[..., : m.r], x[..., m.r :]
+        return max(largest(transpose(frame) @ b @ frame - np.eye(m.r)), largest(b - transpose(b)) / largest(b))
+
+    def condition(self, m, x):
+        return np.max(np.linalg.cond(x[..., m.r :]))
+
+    projection_condition = condition
+
+    def bend(self, m, x):
+        return 2 * self.condition(m, x)
+
+    def point(self, m, rng, batch, points, condition):
+        b = spd_matrix(rng, batch, m.d, 5.0, {"axes": 1, "repeated": 2}.get(points))
+        frame = (axes if points == "axes" else haar)(rng, batch, m.d, m.r)
+        lower = np.linalg.cholesky(transpose(frame) @ b @ frame)
+        return np.concatenate([frame @ transpose(np.linalg.inv(lower)), b], axis=-1)
+
+
 class OnFixedRank(Textbook):
     """Through the m×n matrices: a tangent vector (l, c, r) is l·middle·rightᵀ + left·c·rightᵀ + left·middle·rᵀ."""
 
@@ -448,6 +484,7 @@ _BY_CLASS = {
     Stiefel: OnStiefel(),
     Grassmann: OnGrassmann(),
     FixedRank: OnFixedRank(),
+    GeneralizedStiefel: OnGeneralizedStiefel(),
     SpecialOrthogonal: OnRotations(),
     Symmetric: OnSymmetric(),
     Positive: OnPositive(),

@@ -3,6 +3,7 @@
 from retrax.manifolds.base import Manifold
 from retrax.manifolds.euclidean import Euclidean
 from retrax.manifolds.fixed_rank import FixedRank
+from retrax.manifolds.generalized_stiefel import GeneralizedStiefel
 from retrax.manifolds.grassmann import Grassmann
 from retrax.manifolds.lorentz import Lorentz
 from retrax.manifolds.oblique import Oblique
@@ -22,6 +23,7 @@ __all__ = [
     "SPD",
     "Euclidean",
     "FixedRank",
+    "GeneralizedStiefel",
     "Grassmann",
     "Lorentz",
     "Manifold",
