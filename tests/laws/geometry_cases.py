@@ -1,8 +1,6 @@
-"""Manifolds, points and tangent vectors to try the laws on, and the geometry once more in plain NumPy.
+"""Manifolds, points and tangent vectors to try the laws on, measured by the formulas of `textbook.py`.
 
-Nothing here calls an operation of retrax: what a test measures (inner products, membership, tangency) is measured
-independently. Points and tangents include the awkward ones: coordinate axes, repeated singular values and
-eigenvalues, rank one, zero.
+Points and tangents include the awkward ones: coordinate axes, repeated singular values and eigenvalues, rank one, zero.
 """
 
 import dataclasses
