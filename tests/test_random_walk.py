@@ -53,8 +53,8 @@ def test_a_million_steps_end_on_the_manifold(manifold):
 SHORT_WALKS = [
     cls(*sizes, retraction=retraction, transport=transport)
     for cls, sizes in ((Sphere, (8,)), (Stiefel, (12, 4)), (Grassmann, (12, 4)), (SPD, (5,)))
-    for retraction in cls.retractions
-    for transport in cls.transports
+    for retraction in cls(*sizes).retractions
+    for transport in cls(*sizes).transports
 ] + [
     Product({"U": Stiefel(6, 2, transport="rotation"), "C": SPD(3), "b": (Euclidean(4), Sphere(3))}),
 ]

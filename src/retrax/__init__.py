@@ -5,8 +5,6 @@ Importing it takes milliseconds: JAX, and what is built on it, is loaded when a 
 
 # ruff: noqa: F405  (the names of __all__ are in _public)
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,22 +17,32 @@ __all__ = [
     "SPD",
     "Checkpoint",
     "Euclidean",
+    "FixedRank",
+    "GeneralizedStiefel",
     "Grassmann",
     "History",
     "InterruptedRun",
+    "Lorentz",
     "Manifold",
     "Method",
+    "Oblique",
+    "PoincareBall",
+    "Positive",
+    "Power",
     "Problem",
     "Product",
     "Pushed",
     "Record",
     "Result",
     "Run",
+    "Simplex",
+    "SpecialOrthogonal",
     "Sphere",
     "Status",
     "Stiefel",
     "Stream",
     "Sweep",
+    "Symmetric",
     "TerminatedRun",
     "check_gradient",
     "check_retraction",
@@ -59,6 +67,7 @@ __all__ = [
     "static",
     "step_sizes",
     "sweep",
+    "validated",
 ]
 
 _FOLDERS = frozenset({"datasets", "estimators", "problems", "scalings", "schedules", "step_sizes", "torch"})
@@ -77,15 +86,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class _Package(ModuleType):
-    """Keeps `retrax.minimize` and `retrax.sweep` functions when the modules of these names are imported."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in __all__ and name not in _FOLDERS and isinstance(value, ModuleType):
-            value = getattr(value, name)
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

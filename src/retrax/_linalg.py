@@ -195,22 +195,34 @@ def _atan_sqrt(xp: Any, w: Array) -> Array:
 
 
 # First divided differences (f(a) - f(b)) / (a - b), written without cancellation.
-def _exp_difference(a: Array, b: Array) -> Array:
+def _exp_difference(xp: Any, a: Array, b: Array) -> Array:
     half = (a - b) / 2
-    safe = jnp.where(half == 0, 1, half)
-    return jnp.exp((a + b) / 2) * jnp.where(half == 0, 1, jnp.sinh(safe) / safe)
+    one = xp.ones_like(half)
+    safe = xp.where(half == 0, one, half)
+    return xp.exp((a + b) / 2) * xp.where(half == 0, one, xp.sinh(safe) / safe)
 
 
-def _log_difference(a: Array, b: Array) -> Array:
+def _log_difference(xp: Any, a: Array, b: Array) -> Array:
     ratio = (a - b) / b
-    safe = jnp.where(ratio == 0, 1, ratio)
-    return jnp.where(ratio == 0, 1, jnp.log1p(safe) / safe) / b
+    one = xp.ones_like(ratio)
+    safe = xp.where(ratio == 0, one, ratio)
+    return xp.where(ratio == 0, one, xp.log1p(safe) / safe) / b
 
 
-def _difference_from(function: Callable[[Any, Array], Array]) -> Callable[[Array, Array], Array]:
+def _sqrt_difference(xp: Any, a: Array, b: Array) -> Array:
+    # Only the derivative at a matrix of rank 0 meets a zero here, and has no finite value.
+    return 1 / (_sqrt(xp, a) + _sqrt(xp, b))
+
+
+def _sqrt(xp: Any, w: Array) -> Array:
+    # Rounding may push the smallest eigenvalue of a badly conditioned positive matrix below zero.
+    return xp.sqrt(xp.where(w > 0, w, 0 * w))
+
+
+def _difference_from(function: Callable[[Any, Array], Array]) -> Callable[[Any, Array, Array], Array]:
     """The quotient where a and b are apart, the derivative at their middle where they are close (error O(|a-b|²))."""
 
-    def difference(a: Array, b: Array) -> Array:
+    def difference(xp: Any, a: Array, b: Array) -> Array:
         close = jnp.abs(a - b) <= epsilon(a) ** (1 / 3) * (1 + jnp.abs(a))
         gap = jnp.where(close, 1, a - b)
         derivative = jax.jvp(lambda w: function(jnp, w), ((a + b) / 2,), (jnp.ones_like(a + b),))[1]
@@ -225,12 +237,13 @@ def _cos_sqrt(xp: Any, w: Array) -> Array:
 
 class _Function(NamedTuple):
     value: Callable[[Any, Array], Array]
-    difference: Callable[[Array, Array], Array]
+    difference: Callable[[Any, Array, Array], Array]
 
 
 _FUNCTIONS = {
     "exp": _Function(lambda xp, w: xp.exp(w), _exp_difference),
     "log": _Function(_log, _log_difference),
+    "sqrt": _Function(_sqrt, _sqrt_difference),
     # Functions of s = σ², for σ a singular value: cos σ, (sin σ)/σ and (atan σ)/σ.
     "cos of root": _Function(_cos_sqrt, _difference_from(_cos_sqrt)),
     "sinc of root": _Function(_sinc_sqrt, _difference_from(_sinc_sqrt)),
@@ -275,7 +288,7 @@ def _spectral_derivative(names: tuple[str, ...], primals: Any, tangents: Any) ->
     inner = vectors.mT @ symmetric_part(e) @ vectors
     results, derivatives = [], []
     for name in names:
-        coefficients = _FUNCTIONS[name].difference(values[..., :, None], values[..., None, :])
+        coefficients = _FUNCTIONS[name].difference(jnp, values[..., :, None], values[..., None, :])
         results.append(_rebuild(vectors, _FUNCTIONS[name].value(jnp, values)))
         derivatives.append(vectors @ (coefficients * inner) @ vectors.mT)
     return tuple(results), tuple(derivatives)
@@ -297,6 +310,45 @@ def symmetric_exp(a: Array) -> Array:
 def symmetric_log(a: Array) -> Array:
     """log(a) of a symmetric positive definite matrix."""
     return symmetric_functions(a, "log")[0]
+
+
+def symmetric_sqrt(a: Array) -> Array:
+    """a^(1/2) of a symmetric positive semidefinite matrix."""
+    return symmetric_functions(a, "sqrt")[0]
+
+
+def symmetric_derivatives(a: Array, name: str, *directions: Array) -> tuple[Array, ...]:
+    """f(a), and the derivatives D f(a)[e] in symmetric directions e, for f = exp, log or sqrt (Daleckii & Krein).
+
+    Under JAX these differentiate through the eigenvectors: at repeated eigenvalues that gives NaN.
+    """
+    xp = namespace(a)
+    values, vectors = eigh(a)
+    coefficients = _FUNCTIONS[name].difference(xp, values[..., :, None], values[..., None, :])
+    moved = (vectors @ (coefficients * (vectors.mT @ e @ vectors)) @ vectors.mT for e in directions)
+    return _rebuild(vectors, _FUNCTIONS[name].value(xp, values)), *map(symmetric_part, moved)
+
+
+def _lyapunov(a: Array, b: Array) -> Array:
+    values, vectors = eigh(a)
+    inner = vectors.mT @ b @ vectors / (values[..., :, None] + values[..., None, :])
+    return symmetric_part(vectors @ inner @ vectors.mT)
+
+
+_lyapunov_jax = jax.custom_jvp(_lyapunov)
+
+
+@_lyapunov_jax.defjvp
+def _lyapunov_derivative(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    """a L + L a = b gives a dL + dL a = db - da L - L da: the same equation, and no eigenvector is differentiated."""
+    (a, b), (da, db) = primals, tangents
+    solution = _lyapunov_jax(a, b)
+    return solution, _lyapunov_jax(a, symmetric_part(db) - 2 * symmetric_part(symmetric_part(da) @ solution))
+
+
+def lyapunov(a: Array, b: Array) -> Array:
+    """The symmetric L with a L + L a = b, for a symmetric positive definite a and a symmetric b."""
+    return _lyapunov_jax(a, b) if is_jax(a) else _lyapunov(a, b)
 
 
 def check_path(exists: Array) -> None:

@@ -4,7 +4,26 @@
 from retrax._tree import pytree, static
 from retrax.checkpoint import Checkpoint
 from retrax.checks import check_gradient, check_retraction, check_transport
-from retrax.manifolds import SPD, Euclidean, Grassmann, Manifold, Product, Sphere, Stiefel
+from retrax.manifolds import (
+    SPD,
+    Euclidean,
+    FixedRank,
+    GeneralizedStiefel,
+    Grassmann,
+    Lorentz,
+    Manifold,
+    Oblique,
+    PoincareBall,
+    Positive,
+    Power,
+    Product,
+    Simplex,
+    SpecialOrthogonal,
+    Sphere,
+    Stiefel,
+    Symmetric,
+    validated,
+)
 from retrax.methods import (
     Method,
     crmsprop,
@@ -18,9 +37,9 @@ from retrax.methods import (
     rsrm,
     rsvrg,
 )
-from retrax.minimize import minimize
+from retrax.minimizing import minimize
 from retrax.problems import Problem
 from retrax.recording import History, InterruptedRun, Record, Result, Status, TerminatedRun
 from retrax.run import Run
 from retrax.sources import Pushed, Stream
-from retrax.sweep import Sweep, sweep
+from retrax.sweeping import Sweep, sweep

@@ -1,28 +1,58 @@
-"""Manifolds, points and tangent vectors to try the laws on, and the geometry once more in plain NumPy.
+"""Manifolds, points and tangent vectors to try the laws on, measured by the formulas of `textbook.py`.
 
-Nothing here calls an operation of retrax: what a test measures (inner products, membership, tangency) is measured
-independently. Points and tangents include the awkward ones: coordinate axes, repeated singular values and
-eigenvalues, rank one, zero.
+Points and tangents include the awkward ones: coordinate axes, repeated singular values and eigenvalues, rank one, zero.
 """
 
 import dataclasses
-import itertools
 
 import jax
 import numpy as np
+import textbook
+from hypothesis import assume
 from hypothesis import strategies as st
+from textbook import axes, haar, spd_matrix, symmetric, transpose
 
-from retrax.manifolds import SPD, Euclidean, Grassmann, Product, Sphere, Stiefel
+from retrax.manifolds import (
+    SPD,
+    Euclidean,
+    FixedRank,
+    GeneralizedStiefel,
+    Grassmann,
+    Lorentz,
+    Oblique,
+    PoincareBall,
+    Positive,
+    Power,
+    Product,
+    Simplex,
+    SpecialOrthogonal,
+    Sphere,
+    Stiefel,
+    Symmetric,
+)
 
-# (sizes of the constructor, leading batch axes): edge cases r = 1, r = d and d = 1 among them.
-SIZES = {
-    Euclidean: [((2, 3), (2, 1)), ((), ()), ((3,), ()), ((), (2,))],
-    Sphere: [((5,), ()), ((2,), (3,)), ((1,), ()), ((3,), (2, 2))],
-    Stiefel: [((6, 3), ()), ((5, 1), (2,)), ((4, 4), ()), ((1, 1), (2,)), ((5, 4), (2, 2))],
-    Grassmann: [((6, 3), ()), ((5, 1), (2,)), ((4, 4), ()), ((1, 1), (2,)), ((5, 4), (2, 2))],
-    SPD: [((4,), ()), ((2,), (2,)), ((1,), ()), ((3,), (2, 2))],
+__all__ = ["axes", "haar", "spd_matrix", "symmetric", "transpose"]
+
+# (arguments of the constructor, leading batch axes): edge cases r = 1, r = d and d = 1 among them.
+BURES = "bures-wasserstein"
+FAMILIES = {
+    "Euclidean": (Euclidean, [((2, 3), (2, 1)), ((), ()), ((3,), ()), ((), (2,))]),
+    "Sphere": (Sphere, [((5,), ()), ((2,), (3,)), ((1,), ()), ((3,), (2, 2))]),
+    "Oblique": (Oblique, [((4, 2), ()), ((2, 3), (2,)), ((1, 1), ())]),
+    "Stiefel": (Stiefel, [((6, 3), ()), ((5, 1), (2,)), ((4, 4), ()), ((1, 1), (2,)), ((5, 4), (2, 2))]),
+    "Grassmann": (Grassmann, [((6, 3), ()), ((5, 1), (2,)), ((4, 4), ()), ((1, 1), (2,)), ((5, 4), (2, 2))]),
+    "GeneralizedStiefel": (GeneralizedStiefel, [((5, 2), ()), ((3, 1), (2,)), ((2, 2), (2,))]),
+    "FixedRank": (FixedRank, [((6, 5, 2), ()), ((3, 4, 2), (2,)), ((2, 3, 1), (2,)), ((2, 2, 2), ())]),
+    "SpecialOrthogonal": (SpecialOrthogonal, [((4,), ()), ((3,), (2,)), ((1,), ()), ((2,), (2, 2))]),
+    "SPD": (SPD, [((4,), ()), ((2,), (2,)), ((1,), ()), ((3,), (2, 2))]),
+    "LogEuclidean": (SPD, [((3, "log-euclidean"), ()), ((2, "log-euclidean"), (2,)), ((1, "log-euclidean"), ())]),
+    "BuresWasserstein": (SPD, [((3, BURES), ()), ((2, BURES), (2,)), ((1, BURES), ())]),
+    "Symmetric": (Symmetric, [((3,), ()), ((1,), (2,))]),
+    "Positive": (Positive, [((2, 3), (2,)), ((), ()), ((3,), ())]),
+    "Simplex": (Simplex, [((4,), ()), ((2,), (2,)), ((1,), ())]),
+    "PoincareBall": (PoincareBall, [((3,), ()), ((2, 0.5), (2,)), ((1, 2.0), ())]),
+    "Lorentz": (Lorentz, [((3,), ()), ((2, 0.5), (2,)), ((1, 2.0), ())]),
 }
-CLASSES = tuple(SIZES)
 
 
 def _products(transports):
@@ -40,46 +70,45 @@ def _products(transports):
     }
 
 
+POWERS = {
+    "Power": [(Power(Sphere(3), 4), (2,)), (Power(SPD(2), 2, 2), ()), (Power(Stiefel(3, 2)), (2,))],
+    "Power-isometric": [(Power(Sphere(3, retraction="exp", transport="parallel"), 4), (2,))],
+}
 PRODUCTS = _products({Stiefel: "projection", Grassmann: "projection", Sphere: "projection"})
 ISOMETRIC_PRODUCTS = _products({Stiefel: "rotation", Grassmann: "parallel", Sphere: "parallel"})
 
 
-def _of(cls, **choices):
-    return [(cls(*sizes, **choices), batch) for sizes, batch in SIZES[cls]]
+def _of(family, **choices):
+    cls, instances = FAMILIES[family]
+    return [(cls(*arguments, **choices), batch) for arguments, batch in instances]
+
+
+def _choices(kind):
+    """(family, choice) for each choice of retraction or transport that a family has."""
+    return [(family, choice) for family in FAMILIES for choice in getattr(_of(family)[0][0], kind)]
+
+
+def _pairs(family):
+    """Pairs in which each choice comes up: a transport sees two points, not how they came about."""
+    retractions, transports = (list(getattr(_of(family)[0][0], kind)) for kind in ("retractions", "transports"))
+    longer = max(len(retractions), len(transports))
+    return [(retractions[i % len(retractions)], transports[i % len(transports)]) for i in range(longer)]
 
 
 def _of_products(prefix, products):
     return {f"{prefix}-{name}": [(product, (2,))] for name, product in products.items()}
 
 
-def _name(cls, *choices):
-    return "-".join((cls.__name__, *choices))
-
-
 # Name -> the instances (manifold, batch axes) to draw from, by what a law depends on.
-BY_MANIFOLD = {_name(c): _of(c) for c in CLASSES} | _of_products("Product", PRODUCTS)
-BY_RETRACTION = {
-    _name(c, retraction): _of(c, retraction=retraction) for c in CLASSES for retraction in c.retractions
-} | _of_products("Product", PRODUCTS)
-BY_TRANSPORT = {_name(c, transport): _of(c, transport=transport) for c in CLASSES for transport in c.transports} | (
-    _of_products("Product", PRODUCTS) | _of_products("Product-isometric", ISOMETRIC_PRODUCTS)
-)
-BY_BOTH = {
-    _name(c, retraction, transport): _of(c, retraction=retraction, transport=transport)
-    for c in CLASSES
-    for retraction, transport in itertools.product(c.retractions, c.transports)
-} | (_of_products("Product", PRODUCTS) | _of_products("Product-isometric", ISOMETRIC_PRODUCTS))
+_COMPOSED = POWERS | _of_products("Product", PRODUCTS)
+_ALL_COMPOSED = _COMPOSED | _of_products("Product-isometric", ISOMETRIC_PRODUCTS)
+BY_MANIFOLD = {family: _of(family) for family in FAMILIES} | _COMPOSED
+BY_RETRACTION = {f"{f}-{r}": _of(f, retraction=r) for f, r in _choices("retractions")} | _COMPOSED
+BY_TRANSPORT = {f"{f}-{t}": _of(f, transport=t) for f, t in _choices("transports")} | _ALL_COMPOSED
+BY_BOTH = {f"{f}-{r}-{t}": _of(f, retraction=r, transport=t) for f in FAMILIES for r, t in _pairs(f)} | _ALL_COMPOSED
 
 
-# --- the geometry in plain NumPy -----------------------------------------------------------------------------
-
-
-def transpose(a):
-    return np.swapaxes(a, -1, -2)
-
-
-def symmetric(a):
-    return (a + transpose(a)) / 2
+# --- the geometry in plain NumPy, factor by factor -----------------------------------------------------------
 
 
 def factors(manifold, *trees):
@@ -126,41 +155,31 @@ def finite(tree):
 
 
 def ambient_inner(manifold, u, v):
-    def one(m, a, b):
-        axes = tuple(range(-len(m.ambient_shape), 0))
-        return np.sum(a * b, axis=axes) if axes else a * b
+    """The product that `project` is self-adjoint in: the Euclidean one, on the hyperboloid Minkowski's."""
+    return sum(textbook.of(m).ambient_inner(m, *parts) for m, *parts in factors(manifold, u, v))
 
-    return sum(one(*args) for args in factors(manifold, u, v))
+
+def euclidean_inner(manifold, u, v):
+    """Σ uᵢvᵢ for each batch index."""
+    return sum(textbook.Textbook().ambient_inner(m, *parts) for m, *parts in factors(manifold, u, v))
 
 
 def inner(manifold, x, u, v):
-    """⟨u, v⟩_x by the textbook formula; on SPD the trace of x⁻¹ u x⁻¹ v."""
-
-    def one(m, x, u, v):
-        if isinstance(m, SPD):
-            return np.trace(np.linalg.solve(x, u) @ np.linalg.solve(x, v), axis1=-2, axis2=-1)
-        return ambient_inner(m, u, v)
-
-    return sum(one(*args) for args in factors(manifold, x, u, v))
+    """⟨u, v⟩_x by the textbook formula."""
+    return sum(textbook.of(m).inner(m, *parts) for m, *parts in factors(manifold, x, u, v))
 
 
 def norm(manifold, x, u):
     return np.sqrt(np.maximum(inner(manifold, x, u, u), 0))
 
 
-def project(manifold, x, z):
-    def one(m, x, z):
-        if isinstance(m, Euclidean):
-            return z
-        if isinstance(m, Sphere):
-            return z - np.sum(x * z, axis=-1, keepdims=True) * x
-        if isinstance(m, SPD):
-            return symmetric(z)
-        if isinstance(m, Grassmann):
-            return z - x @ (transpose(x) @ z)
-        return z - x @ symmetric(transpose(x) @ z)
+def size(manifold, x, z):
+    """The length of an ambient array that need not be tangent at x."""
+    return np.sqrt(sum(textbook.of(m).size(m, *parts) ** 2 for m, *parts in factors(manifold, x, z)))
 
-    return each(manifold, one, x, z)
+
+def project(manifold, x, z):
+    return each(manifold, lambda m, x, z: textbook.of(m).project(m, x, z), x, z)
 
 
 def tangent_defect(manifold, x, u):
@@ -170,46 +189,36 @@ def tangent_defect(manifold, x, u):
 
 def violation(manifold, x):
     """How far x is from the manifold; on SPD inf unless symmetric and positive definite."""
-
-    def one(m, x):
-        if isinstance(m, Euclidean):
-            return 0.0
-        if isinstance(m, Sphere):
-            return largest(np.sum(x * x, axis=-1) - 1)
-        if isinstance(m, SPD):
-            positive = finite(x) and bool(np.all(np.linalg.eigvalsh(x)[..., 0] > 0))
-            return largest(x - transpose(x)) / largest(x) if positive else np.inf
-        return largest(transpose(x) @ x - np.eye(x.shape[-1]))
-
-    return max(one(*args) for args in factors(manifold, x))
+    return max(textbook.of(m).violation(m, part) for m, part in factors(manifold, x))
 
 
 def condition(manifold, *points):
-    """The product of the points' largest condition numbers: 1 but on SPD."""
-    spd = [x for point in points for m, x in factors(manifold, point) if isinstance(m, SPD)]
-    return float(np.prod([np.max(np.linalg.cond(x)) for x in spd])) if spd else 1.0
+    """By how much rounding errors grow at these points: 1 but on SPD and in hyperbolic space."""
+    return float(np.prod([max(textbook.of(m).condition(m, x) for m, x in factors(manifold, p)) for p in points]))
+
+
+def projection_condition(manifold, x):
+    """By how much rounding errors grow in a projection: 1 but on the hyperboloid."""
+    return max(textbook.of(m).projection_condition(m, part) for m, part in factors(manifold, x))
+
+
+def bend(manifold, x):
+    """A bound of the second derivative of a unit step, where it is not 1."""
+    return max(textbook.of(m).bend(m, part) for m, part in factors(manifold, x))
+
+
+def assume_representable(manifold, x, u, epsilon):
+    """A matrix whose condition number is beyond 1/ε is not positive definite once rounded."""
+    for m, part, tangent in factors(manifold, x, u):
+        assume(textbook.of(m).condition_after(m, part, tangent) < 0.02 / epsilon)
+
+
+def assume_one_shortest_path(manifold, x, y, least=1e-3):
+    """Away from right angles, opposite points and half turns, where nothing is unique."""
+    assume(min(textbook.of(m).separation(m, *parts) for m, *parts in factors(manifold, x, y)) > least)
 
 
 # --- points and tangent vectors ------------------------------------------------------------------------------
-
-
-def haar(rng, batch, d, r):
-    return np.linalg.qr(rng.standard_normal((*batch, d, r)))[0]
-
-
-def axes(rng, batch, d, r):
-    """Columns are coordinate axes, with signs."""
-    columns = np.argsort(rng.random((*batch, d)), axis=-1)[..., :r]
-    signs = rng.choice([-1.0, 1.0], size=(*batch, 1, r))
-    return (np.arange(d)[:, None] == columns[..., None, :]) * signs
-
-
-def spd_matrix(rng, batch, d, condition_number, clusters=None):
-    """Q diag Qᵀ with eigenvalues from 1 to 1/condition_number; `clusters` of them equal where given."""
-    values = np.geomspace(1, 1 / condition_number, d if clusters is None else min(clusters, d))
-    values = np.resize(np.repeat(values, -(-d // len(values))), d)
-    q = haar(rng, batch, d, d)
-    return symmetric((q * values) @ transpose(q))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,15 +242,7 @@ class Case:
         points = self.points if points is None else points
 
         def one(m):
-            frame = axes if points == "axes" else haar
-            if isinstance(m, Euclidean):
-                return rng.standard_normal(self.batch + m.ambient_shape)
-            if isinstance(m, Sphere):
-                return frame(rng, self.batch, m.ambient_shape[0], 1)[..., 0]
-            if isinstance(m, SPD):
-                clusters = {"axes": 1, "repeated": 2}.get(points)
-                return spd_matrix(rng, self.batch, m.ambient_shape[0], self.condition, clusters)
-            return frame(rng, self.batch, *m.ambient_shape)
+            return textbook.of(m).point(m, rng, self.batch, points, self.condition)
 
         return rebuild(self.manifold, [one(m) for (m,) in factors(self.manifold)])
 
@@ -251,24 +252,7 @@ class Case:
         tangents = self.tangents if tangents is None else tangents
         length = self.norm if length is None else length
 
-        def one(m, x):
-            z = rng.standard_normal(x.shape)
-            if isinstance(m, SPD):
-                if tangents == "rank one":
-                    z = z[..., :1] * transpose(z[..., :1])
-                elif tangents == "equal":
-                    z = np.broadcast_to(np.eye(x.shape[-1]), x.shape)
-                lower = np.linalg.cholesky(x)
-                return symmetric(lower @ symmetric(z) @ transpose(lower))
-            if tangents == "rank one" and isinstance(m, Stiefel | Grassmann):
-                z = z[..., :1] * rng.standard_normal((*self.batch, 1, x.shape[-1]))
-            elif tangents == "equal" and isinstance(m, Stiefel | Grassmann):
-                # The image of an orthonormal frame of the complement: all singular values equal where r ≤ d - r.
-                z = np.linalg.qr(z - x @ (transpose(x) @ z))[0]
-            # Twice: a tangent vector close to zero would keep relatively much of its normal part.
-            return project(m, x, project(m, x, z))
-
-        u = each(self.manifold, one, x)
+        u = each(self.manifold, lambda m, x: textbook.of(m).tangent(m, rng, x, tangents), x)
         size = norm(self.manifold, x, u)
         factor = np.where(size > 1e-6, length / np.where(size > 1e-6, size, 1), 0.0)
         if tangents == "zero":

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from array_backends import jax_precision
-from geometry_cases import BY_BOTH, BY_MANIFOLD, BY_RETRACTION, BY_TRANSPORT, Case, combine, finite, gap, scale
+from geometry_cases import BY_BOTH, BY_MANIFOLD, BY_RETRACTION, BY_TRANSPORT, Case, combine, finite, gap, largest, scale
 
 from retrax import _linalg
 from retrax.manifolds import SPD, Grassmann, Product
@@ -47,7 +47,9 @@ def test_eager_compiled_and_mapped_agree(kind):
         assert gap(jax.vmap(function)(*args), eager) <= 1e-13
 
 
-@pytest.mark.parametrize("kind", without(BY_RETRACTION, "tuple", "nested"))
+# The log-Euclidean formulas contain a derivative already, and FixedRank's an SVD: as documented, their derivatives are
+# finite only where eigenvalues and singular values differ.
+@pytest.mark.parametrize("kind", without(BY_RETRACTION, "tuple", "nested", "LogEuclidean-exp", "FixedRank-svd"))
 def test_derivatives_of_a_retraction_at_zero_and_elsewhere(kind):
     """The first-order law without a step size: D R_x(0)[v] = v. And gradients are finite, in both arguments."""
     for instance in BY_RETRACTION[kind][:2]:
@@ -61,7 +63,7 @@ def test_derivatives_of_a_retraction_at_zero_and_elsewhere(kind):
             assert gap(forward(x, scale(0.0, u), v), v) <= 1e-12
 
 
-@pytest.mark.parametrize("kind", without(BY_TRANSPORT, "tuple", "nested"))
+@pytest.mark.parametrize("kind", without(BY_TRANSPORT, "tuple", "nested", "LogEuclidean"))
 def test_gradient_through_a_transport_is_finite(kind):
     for instance in BY_TRANSPORT[kind][:2]:
         manifold = instance[0]
@@ -90,14 +92,29 @@ def test_derivatives_agree_with_differences(kind):
             return f(*(combine(1.0, p, step, d) for p, d in zip(primals, tangents, strict=True)))
 
         difference = scale(1 / (2 * h), combine(1.0, at(h), -1.0, at(-h)))
-        assert gap(derivative, difference) <= 1e-7
+        assert gap(derivative, difference) <= 1e-7 * (1 + largest(difference) / 10)
 
 
 def _has_spd(manifold):
     return isinstance(manifold, SPD | Product)
 
 
-@pytest.mark.parametrize("kind", ["Euclidean", "Sphere", "Grassmann", "SPD"])
+DISTANCES = [
+    "Euclidean",
+    "Sphere",
+    "Grassmann",
+    "SpecialOrthogonal",
+    "SPD",
+    "LogEuclidean",
+    "BuresWasserstein",
+    "Positive",
+    "Simplex",
+    "PoincareBall",
+    "Lorentz",
+]
+
+
+@pytest.mark.parametrize("kind", DISTANCES)
 @pytest.mark.parametrize("points", ["random", "axes", "repeated"])
 def test_gradient_of_the_squared_distance_is_minus_twice_the_logarithm(kind, points):
     """True away from x = y and at it, where the distance itself has no derivative."""

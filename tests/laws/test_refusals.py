@@ -1,19 +1,47 @@
 """What is not valid is refused at once, with a message that names the choices."""
 
+import functools
 import re
 
 import numpy as np
 import pytest
 
-from retrax.manifolds import SPD, Euclidean, Grassmann, Product, Sphere, Stiefel
+from retrax.manifolds import (
+    SPD,
+    Euclidean,
+    FixedRank,
+    GeneralizedStiefel,
+    Grassmann,
+    Lorentz,
+    Oblique,
+    PoincareBall,
+    Positive,
+    Power,
+    Product,
+    Simplex,
+    SpecialOrthogonal,
+    Sphere,
+    Stiefel,
+    Symmetric,
+)
 
-MADE = {
-    Euclidean: lambda **choices: Euclidean(3, **choices),
-    Sphere: lambda **choices: Sphere(3, **choices),
-    Stiefel: lambda **choices: Stiefel(4, 2, **choices),
-    Grassmann: lambda **choices: Grassmann(4, 2, **choices),
-    SPD: lambda **choices: SPD(3, **choices),
+SIZES = {
+    Euclidean: (3,),
+    FixedRank: (4, 3, 2),
+    GeneralizedStiefel: (4, 2),
+    Grassmann: (4, 2),
+    Lorentz: (3,),
+    Oblique: (3, 2),
+    PoincareBall: (3,),
+    Positive: (3,),
+    SPD: (3,),
+    Simplex: (3,),
+    SpecialOrthogonal: (3,),
+    Sphere: (3,),
+    Stiefel: (4, 2),
+    Symmetric: (3,),
 }
+MADE = {cls: functools.partial(cls, *sizes) for cls, sizes in SIZES.items()}
 
 
 @pytest.mark.parametrize("cls", MADE, ids=lambda c: c.__name__)
@@ -22,7 +50,7 @@ MADE = {
 def test_unknown_names_are_refused_with_the_choices(cls, kind, name):
     with pytest.raises(ValueError, match=f"has no {kind}") as caught:
         MADE[cls](**{kind: name})
-    for choice in getattr(cls, f"{kind}s"):
+    for choice in getattr(MADE[cls](), f"{kind}s"):
         assert repr(choice) in str(caught.value)
     assert repr(name) in str(caught.value)
     assert cls.__name__ in str(caught.value)
@@ -30,8 +58,8 @@ def test_unknown_names_are_refused_with_the_choices(cls, kind, name):
 
 @pytest.mark.parametrize("cls", MADE, ids=lambda c: c.__name__)
 def test_each_choice_of_the_table_is_accepted_and_shown(cls):
-    for retraction in cls.retractions:
-        for transport in cls.transports:
+    for retraction in MADE[cls]().retractions:
+        for transport in MADE[cls]().transports:
             made = MADE[cls](retraction=retraction, transport=transport)
             assert repr(retraction) in repr(made)
             assert repr(transport) in repr(made)
@@ -76,6 +104,15 @@ def test_sizes_that_are_not_positive_integers(size):
         lambda: Stiefel(4, size),
         lambda: Grassmann(4, size),
         lambda: Euclidean(2, size),
+        lambda: Positive(2, size),
+        lambda: Power(Sphere(2), size),
+        lambda: Oblique(2, size),
+        lambda: PoincareBall(size),
+        lambda: Lorentz(size),
+        lambda: SpecialOrthogonal(size),
+        lambda: Simplex(size),
+        lambda: Symmetric(size),
+        lambda: FixedRank(3, size, 1),
     ):
         with pytest.raises(ValueError, match="must be an integer of at least 1"):
             make()
@@ -114,6 +151,16 @@ def test_wrong_shapes(manifold, shape):
         (SPD(2), np.array([[1.0, 0.0], [0.0, 0.0]])),
         (SPD(2), np.array([[1.0, 0.5], [0.0, 1.0]])),
         (SPD(2), np.zeros((2, 2))),
+        (SpecialOrthogonal(2), np.diag([1.0, -1.0])),
+        (Oblique(3, 2), np.ones((3, 2))),
+        (PoincareBall(3), np.array([1.0, 0.0, 0.0])),
+        (Lorentz(2), np.array([-1.0, 0.0, 0.0])),
+        (Simplex(3), np.array([0.5, 0.5, 0.0])),
+        (Positive(3), np.array([1.0, 0.0, 1.0])),
+        (Symmetric(2), np.array([[1.0, 0.5], [0.0, 1.0]])),
+        (Power(Sphere(3), 2), np.array([[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]])),
+        (GeneralizedStiefel(2, 1), np.array([[1.0, 2.0, 0.0], [0.0, 0.0, 1.0]])),
+        (FixedRank(2, 2, 1), np.array([[1.0], [0.0], [0.0], [1.0], [0.0]])),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -121,8 +168,8 @@ def test_points_off_the_manifold(manifold, x):
     with pytest.raises(ValueError, match="x0 is not on") as caught:
         manifold.check_point(x)
     assert "violation" in str(caught.value)
-    assert ("positive eigenvalues" if isinstance(manifold, SPD) else "random_point") in str(caught.value)
-    batch = np.stack([manifold.random_point(np.eye(*x.shape) if x.ndim == 2 else np.ones(3)), x])
+    assert manifold._remedy in str(caught.value)
+    batch = np.stack([manifold.random_point(np.random.default_rng(0).standard_normal(x.shape)), x])
     with pytest.raises(ValueError, match="x0 is not on"):
         manifold.check_point(batch)
 
@@ -169,3 +216,38 @@ def test_points_of_another_structure():
         product.check_point(good | {"b": (np.ones(3), -np.eye(2))})
     with pytest.raises(ValueError, match=r"x0\['a'\] has shape \(3,\)"):
         product.check_point(good | {"a": np.ones(3)})
+
+
+@pytest.mark.parametrize("manifold", [Product((Sphere(2), Sphere(3))), "Sphere", None])
+def test_powers_of_something_else(manifold):
+    with pytest.raises(TypeError, match="Power takes a manifold"):
+        Power(manifold, 3)
+
+
+def test_a_product_that_is_not_positive_definite():
+    with pytest.raises(ValueError, match="its B is not positive definite"):
+        GeneralizedStiefel(2, 1).check_point(np.array([[1.0, 1.0, 0.0], [0.0, 0.0, -1.0]]))
+
+
+def test_ranks_beyond_the_sides():
+    with pytest.raises(ValueError, match=r"GeneralizedStiefel\(3, 4\) is empty: r must be at most d"):
+        GeneralizedStiefel(3, 4)
+    with pytest.raises(ValueError, match=r"FixedRank\(4, 3, 4\) is empty: k must be at most min\(m, n\)"):
+        FixedRank(4, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("metric", "transports"), [("log-euclidean", "'parallel'"), ("bures-wasserstein", "'projection'")]
+)
+def test_metrics_have_their_own_transports(metric, transports):
+    for name in ("identity", "projection", "parallel"):
+        if repr(name) != transports:
+            with pytest.raises(ValueError, match=f"SPD has no transport '{name}' \\(.*choose from {transports}"):
+                SPD(3, metric=metric, transport=name)
+    for unknown in ("euclidean", None, ["log-euclidean"]):
+        with pytest.raises(
+            ValueError, match=r"SPD has no metric .*choose from 'affine-invariant', 'log-euclidean', 'b"
+        ):
+            SPD(3, metric=unknown)
+    assert SPD(3, metric=metric) != SPD(3)
+    assert repr(metric) in repr(SPD(3, metric=metric))

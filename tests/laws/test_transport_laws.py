@@ -7,10 +7,10 @@ from geometry_cases import (
     BY_BOTH,
     BY_TRANSPORT,
     Case,
+    assume_one_shortest_path,
     cases,
     combine,
     condition,
-    factors,
     finite,
     gap,
     haar,
@@ -19,24 +19,14 @@ from geometry_cases import (
     norm,
     project,
     scale,
-    transpose,
 )
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retrax.manifolds import Grassmann, Sphere, Stiefel
 
 every_transport = pytest.mark.parametrize("kind", BY_TRANSPORT)
 every_backend = pytest.mark.parametrize("backend", BACKENDS, ids=str)
-
-
-def assume_one_shortest_path(manifold, x, y):
-    """Away from right angles (Grassmann, Stiefel) and opposite points (Sphere), where nothing is unique."""
-    for m, a, b in factors(manifold, x, y):
-        if isinstance(m, Sphere):
-            assume(np.min(1 + np.sum(a * b, axis=-1)) > 1e-3)
-        elif isinstance(m, Grassmann | Stiefel):
-            assume(np.min(np.linalg.svd(transpose(a) @ b, compute_uv=False)) > 1e-3)
 
 
 def assert_transport_laws(backend, manifold, x, y, u, v):

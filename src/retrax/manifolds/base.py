@@ -1,11 +1,11 @@
 """The manifold protocol, and what all manifolds share: named choices, checks of shape and membership.
 
 A manifold is a frozen dataclass that holds no arrays: a subclass declares its fields, and equality, hash and repr
-come from all of them without being asked for. Its operations are pure functions on arrays of any
-array-API library, take leading batch axes, and obey these laws (tested in `tests/laws`):
+come from all of them without being asked for. Its operations are pure functions on arrays of any array-API library,
+take leading batch axes, and obey these laws (tested in `tests/laws`):
 
 - `retract(x, 0) = x`, and `retract(x, εu) = x + εu + O(ε²)`; the result is on the manifold.
-- `project(x, ·)` is linear, idempotent and self-adjoint in the ambient inner product.
+- `project(x, ·)` is linear, idempotent and self-adjoint in the ambient inner product (on the hyperboloid Minkowski's).
 - `inner(x, gradient(x, ∇f), u) = Df(x)[u]` for every tangent u: `gradient` turns the ambient gradient into the
   Riemannian one.
 - `transport(x, y, u)` takes a tangent vector **at x** to one **at y** and is linear in u; it preserves inner

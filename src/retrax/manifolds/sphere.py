@@ -1,6 +1,6 @@
 """The unit sphere {x ∈ R^d : ‖x‖ = 1} with the metric of the ambient space."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from retrax import _linalg
 from retrax.manifolds.base import (
@@ -36,7 +36,7 @@ def retract_by_normalising(self: "Sphere", x: Array, u: Array) -> Array:
     return _normalised(x + u)
 
 
-def exponential(self: "Sphere", x: Array, u: Array) -> Array:
+def exponential(self: Any, x: Array, u: Array) -> Array:
     """Exp_x(u) = cos‖u‖ x + (sin‖u‖ / ‖u‖) u, normalised once more so that rounding does not build up."""
     xp = _linalg.namespace(u)
     angle = _safe_length(u)
@@ -44,7 +44,7 @@ def exponential(self: "Sphere", x: Array, u: Array) -> Array:
     return _normalised(xp.where(_dot(u, u) > 0, moved, x + u))
 
 
-def parallel_transport(self: "Sphere", x: Array, y: Array, u: Array) -> Array:
+def parallel_transport(self: Any, x: Array, y: Array, u: Array) -> Array:
     """Along the great circle from x to y: T u = u - ⟨y, u⟩ / (1 + ⟨x, y⟩) (x + y).
 
     For a tangent u that is the reflection u - 2 ⟨s, u⟩ / ⟨s, s⟩ s with s = x + y: isometric even close to y = -x.
@@ -53,6 +53,20 @@ def parallel_transport(self: "Sphere", x: Array, y: Array, u: Array) -> Array:
     squared = _dot(middle, middle)
     _linalg.check_path(squared > 0)
     return u - 2 * _dot(middle, u) / squared * middle
+
+
+def project(x: Array, z: Array) -> Array:
+    """z - ⟨x, z⟩ x."""
+    return z - _dot(x, z) * x
+
+
+def logarithm(x: Array, y: Array) -> Array:
+    """The velocity u with Exp_x(u) = y, for y ≠ -x."""
+    xp = _linalg.namespace(x)
+    sideways = project(x, y - x)
+    length = _safe_length(sideways)
+    factor = xp.atan2(length, _dot(x, y)) / length
+    return xp.where(_dot(sideways, sideways) > 0, factor * sideways, sideways)
 
 
 class Sphere(ArrayManifold):
@@ -79,7 +93,7 @@ class Sphere(ArrayManifold):
 
     def project(self, x: Array, z: Array) -> Array:
         """z - ⟨x, z⟩ x."""
-        return z - _dot(x, z) * x
+        return project(x, z)
 
     def exp(self, x: Array, u: Array) -> Array:
         """The end of the great-circle arc that starts at x with velocity u."""
@@ -87,11 +101,7 @@ class Sphere(ArrayManifold):
 
     def log(self, x: Array, y: Array) -> Array:
         """The velocity u with Exp_x(u) = y, for y ≠ -x."""
-        xp = _linalg.namespace(x)
-        sideways = self.project(x, y - x)
-        length = _safe_length(sideways)
-        factor = xp.atan2(length, _dot(x, y)) / length
-        return xp.where(_dot(sideways, sideways) > 0, factor * sideways, sideways)
+        return logarithm(x, y)
 
     def distance(self, x: Array, y: Array) -> Array:
         """The angle between x and y."""

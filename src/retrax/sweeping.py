@@ -11,7 +11,7 @@ import numpy as np
 from retrax._precision import precision
 from retrax.checkpoint import Checkpoint, Keeper
 from retrax.methods import Method
-from retrax.minimize import check_callback, check_checkpoint
+from retrax.minimizing import check_callback, check_checkpoint
 from retrax.problems.base import Problem
 from retrax.progress import ProgressLine
 from retrax.recording import InterruptedRun, Record, Result, TerminatedRun

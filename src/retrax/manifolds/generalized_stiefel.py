@@ -1,0 +1,111 @@
+"""The generalized Stiefel manifold {x ∈ R^(d×r) : xᵀBx = I} for a symmetric positive definite B.
+
+B is data, and a manifold holds none: it is the second part of the point, [x, B], a d×(r + d) array. It never moves
+(the B part of every tangent vector is zero), travels with the point through compilers, checkpoints and batches, and can
+be another for each point of a batch. The metric is that of x; no operation solves a system with B.
+"""
+
+from typing import ClassVar
+
+from retrax import _linalg
+from retrax.manifolds import _orthonormal
+from retrax.manifolds.base import ArrayManifold, NamedTransport, Retraction, transport_by_projection
+from retrax.typing import Array
+
+
+def _join(x: Array, b: Array) -> Array:
+    return _linalg.namespace(x).concat([x, b], axis=-1)
+
+
+def _tidy(x: Array, b: Array) -> Array:
+    """One Newton-Schulz step towards xᵀBx = I: rounding errors do not build up."""
+    return x @ ((3 * _linalg.identity_like(x) - x.mT @ (b @ x)) / 2)
+
+
+def qr(self: "GeneralizedStiefel", x: Array, u: Array) -> Array:
+    """R_x(u) = y L⁻ᵀ with y = x + u and yᵀBy = L Lᵀ: Gram and Schmidt's, in the product of B."""
+    b, y = self.metric_of(x), self.frame_of(x + u)
+    lower = _linalg.cholesky(_linalg.symmetric_part(y.mT @ (b @ y)))
+    return _join(_tidy(_linalg.divide_by_lower_transpose(y, lower), b), b)
+
+
+def polar(self: "GeneralizedStiefel", x: Array, u: Array) -> Array:
+    """R_x(u) = y (yᵀBy)^(-1/2) with y = x + u."""
+    b, y = self.metric_of(x), self.frame_of(x + u)
+    return _join(_tidy(y @ _linalg.inverse_sqrt(_linalg.symmetric_part(y.mT @ (b @ y))), b), b)
+
+
+class GeneralizedStiefel(ArrayManifold):
+    """`GeneralizedStiefel(d, r)`: d×r matrices with xᵀBx = I, as points [x, B].
+
+    `point(z, B)` makes a point of any z of rank r, and takes a frame over to a new estimate of B. `frame_of(p)` is x
+    and `metric_of(p)` is B; a loss starts with these two.
+    """
+
+    d: int
+    r: int
+
+    retractions: ClassVar[dict[str, Retraction]] = {"qr": qr, "polar": polar}
+    transports: ClassVar[dict[str, NamedTransport]] = {
+        "projection": NamedTransport(transport_by_projection, isometric=False)
+    }
+    refused: ClassVar[dict[str, str]] = {
+        "identity": "a tangent vector at x is not tangent at y",
+        "rotation": "it needs B's square root; whiten the data by it and use Stiefel",
+        "parallel": "parallel transport has no closed form here",
+    }
+    _remedy = "GeneralizedStiefel.point(z, B) makes a point from any z of rank r"
+
+    def __post_init__(self) -> None:
+        """Refuse r > d."""
+        super().__post_init__()
+        self._check_sizes("d", "r")
+        if self.r > self.d:
+            raise ValueError(f"GeneralizedStiefel({self.d}, {self.r}) is empty: r must be at most d")
+
+    @property
+    def ambient_shape(self) -> tuple[int, ...]:
+        """(d, r + d): x and B side by side."""
+        return self.d, self.r + self.d
+
+    def frame_of(self, x: Array) -> Array:
+        """The d×r part of a point or a tangent vector."""
+        return x[..., : self.r]
+
+    def metric_of(self, x: Array) -> Array:
+        """The d×d part of a point, which is B."""
+        return x[..., self.r :]
+
+    def point(self, z: Array, b: Array) -> Array:
+        """[x, B] with x = z (zᵀBz)^(-1/2), the frame closest to z in the product of B that spans the same space."""
+        return _join(z @ _linalg.inverse_sqrt(_linalg.symmetric_part(z.mT @ (b @ z))), b)
+
+    def inner(self, x: Array, u: Array, v: Array) -> Array:
+        """tr(uᵀv) of the d×r parts."""
+        return _linalg.frobenius(self.frame_of(u), self.frame_of(v))
+
+    def project(self, x: Array, z: Array) -> Array:
+        """z - y s with y = Bx and the symmetric s from yᵀy s + s yᵀy = yᵀz + zᵀy; nothing of the B part."""
+        frame, y = self.frame_of(z), self.metric_of(x) @ self.frame_of(x)
+        s = _linalg.lyapunov(y.mT @ y, 2 * _linalg.symmetric_part(y.mT @ frame))
+        return _join(frame - y @ s, 0 * self.metric_of(z))
+
+    def random_point(self, gaussian: Array) -> Array:
+        """B = exp(sym(gaussian) / √d) of the last d columns, and a frame from the first r."""
+        b = _linalg.symmetric_exp(_linalg.symmetric_part(self.metric_of(gaussian)) / self.d**0.5)
+        return self.point(_orthonormal.random_orthonormal(self.frame_of(gaussian)), b)
+
+    def check_point(self, x: Array, tolerance: float | None = None, name: str = "x0") -> None:
+        """Raise ValueError unless B is positive definite and x fits to it."""
+        super().check_point(x, tolerance, name)
+        values, _ = _linalg.eigh(self.metric_of(x))
+        if not bool(_linalg.namespace(x).all(values > 0)):
+            raise ValueError(f"{name} is not on {self}: its B is not positive definite")
+
+    def violation(self, x: Array) -> Array:
+        """The largest entry of |xᵀBx - I|, and B's asymmetry, relative to its largest entry."""
+        xp, frame, b = _linalg.namespace(x), self.frame_of(x), self.metric_of(x)
+        largest = xp.max(xp.abs(b), axis=(-2, -1))
+        asymmetry = xp.max(xp.abs(b - b.mT), axis=(-2, -1)) / xp.where(largest > 0, largest, 1 + 0 * largest)
+        off = frame.mT @ (b @ frame) - xp.eye(self.r, dtype=x.dtype, device=_linalg.device(x))
+        return xp.maximum(xp.max(xp.abs(off), axis=(-2, -1)), asymmetry)
