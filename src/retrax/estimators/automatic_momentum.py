@@ -43,7 +43,7 @@ class AutomaticMomentum:
     A step draws twice the batch size, and uses the second half only at rest. Cost: 2b SFO a step, moving or not.
     """
 
-    significance: float = 4.0
+    significance: float = 3.0
     tolerated: float = 0.1
     weight: float = 0.01
     evaluations: ClassVar[int] = 2
@@ -79,7 +79,8 @@ class AutomaticMomentum:
             difference = subtract(first, second)
             error = manifold.inner(x, difference, difference) / 4
         memory = GainMemory(error, oracle.size * error, nothing, 0.1 + nothing, nothing, 1 + nothing)
-        return Estimate(direction, direction, moves=self._moves(manifold, x, direction, memory)), memory
+        moves = self._moves(manifold.inner(x, direction, direction), memory)
+        return Estimate(direction, direction, moves=moves), memory
 
     def update(
         self, manifold: Manifold, oracle: Oracle, x: Point, last: Step, memory: GainMemory, t: Any
@@ -91,25 +92,29 @@ class AutomaticMomentum:
         difference = subtract(pair.gradient, carried_gradient)
         moving = _linalg.namespace(moved).where(moved, 1 + 0 * memory.error, 0 * memory.error)
         # Moving, i = T g(x_{t-1}) - T d; at rest, the mean over both halves less T d.
+        correction = subtract(carried_gradient, carried)
         fresh = (1 - moving) * (pair.others / (pair.samples + pair.others))
-        innovation = plus(manifold, subtract(carried_gradient, carried), fresh, difference)
+        products = manifold.gram(x, (carried, difference, correction))
         seen = _Seen(
             moving=moving,
             samples=pair.samples + (1 - moving) * pair.others,
-            length=last.size**2 * manifold.inner(x, carried, carried),
-            carried=manifold.inner(x, carried, carried),
-            difference=manifold.inner(x, difference, difference),
-            innovation=manifold.inner(x, innovation, innovation),
-            along=manifold.inner(x, innovation, carried),
+            length=last.size**2 * products[..., 0, 0],
+            carried=products[..., 0, 0],
+            difference=products[..., 1, 1],
+            innovation=_quadratic(products, (0, fresh, 1), (0, fresh, 1)),
+            along=_quadratic(products, (1, 0, 0), (0, fresh, 1)),
         )
         memory = self._filtered(seen, memory, t)
-        direction = plus(manifold, plus(manifold, carried, moving, difference), memory.rho, innovation)
+        # T d + Δ + ρ i, in terms of these three.
+        weights = (1, moving + memory.rho * fresh, memory.rho)
+        direction = plus(manifold, plus(manifold, carried, weights[1], difference), weights[2], correction)
+        moves = self._moves(_quadratic(products, weights, weights), memory)
         estimate = Estimate(
             direction,
             pair.gradient,
             Anchored(last.point, pair.elsewhere),
             one_step_back=True,
-            moves=self._moves(manifold, x, direction, memory),
+            moves=moves,
         )
         return estimate, memory
 
@@ -136,12 +141,12 @@ class AutomaticMomentum:
             rho=rho,
         )
 
-    def _moves(self, manifold: Manifold, x: Point, direction: Tangent, memory: GainMemory) -> Array:
-        """Whether the direction is worth a step; the first ten are, to learn the smoothness."""
+    def _moves(self, squared: Array, memory: GainMemory) -> Array:
+        """Whether a direction with ‖d‖² = `squared` is worth a step; the first ten are, to learn the smoothness."""
         xp = _linalg.namespace(memory.error)
         bound = self.significance * memory.share
         bound = xp.where(bound < self.tolerated, bound, self.tolerated + 0 * bound)
-        return (manifold.inner(x, direction, direction) >= memory.error * bound) | (memory.moves < 10)
+        return (squared >= memory.error * bound) | (memory.moves < 10)
 
     def info(self, memory: GainMemory, t: Any) -> dict[str, Array]:
         """ρ, and e as "estimated_error"."""
@@ -184,6 +189,16 @@ def _evaluated(oracle: Oracle, x: Point, y: Point, moved: Array) -> _Pair:
         return _Pair(*oracle.pair(x, y), oracle.size, 0)
     first, second = halves
     return _Pair(first(x), first.or_else(moved, second)(y), first.size, second.size)
+
+
+def _quadratic(products: Array, first: tuple[Any, ...], second: tuple[Any, ...]) -> Array:
+    """⟨Σ aᵢ uᵢ, Σ bⱼ uⱼ⟩ from the inner products of the u's; weights that are the number 0 are left out."""
+    pairs = [(i, j) for i in range(3) for j in range(3) if not (_is_zero(first[i]) or _is_zero(second[j]))]
+    return sum(first[i] * second[j] * products[..., i, j] for i, j in pairs)
+
+
+def _is_zero(weight: Any) -> bool:
+    return isinstance(weight, int) and weight == 0
 
 
 def _larger(a: Array, floor: Any) -> Array:

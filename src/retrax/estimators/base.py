@@ -15,9 +15,7 @@ class Estimate(NamedTuple):
     gradient: Tangent
     """The plain mini-batch gradient at the same point, of which scalings take moments."""
     elsewhere: Anchored | None = None
-    """The second gradient of a pair, on the same samples as `here`, with its base point; not transported."""
-    here: Tangent | None = None
-    """The first gradient of that pair, where it is not `gradient` (only some samples were evaluated twice)."""
+    """The second gradient of a pair, on the samples of `gradient`, with its base point; not transported."""
     one_step_back: bool = False
     """Whether `elsewhere` is the point that the last step was taken from."""
     moves: Array | None = None

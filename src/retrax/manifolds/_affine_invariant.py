@@ -4,6 +4,8 @@ Everything is computed in the frame of the Cholesky factor x = L Lᵀ, where the
 u ↦ L⁻¹ u L⁻ᵀ. Reference: Pennec, Fillard & Ayache (2006); Bhatia, Positive Definite Matrices (2007), ch. 6.
 """
 
+from collections.abc import Sequence
+
 from retrax import _linalg
 from retrax.manifolds.base import NamedTransport
 from retrax.typing import Array
@@ -48,6 +50,12 @@ def norm(x: Array, u: Array) -> Array:
     """‖L⁻¹ u L⁻ᵀ‖_F, with one factorisation instead of `inner`'s two solves."""
     white = _linalg.whiten(_linalg.cholesky(x), u)
     return _linalg.safe_sqrt(_linalg.frobenius(white, white))
+
+
+def gram(x: Array, vectors: Sequence[Array]) -> Array:
+    """All the inner products, with each vector whitened once."""
+    lower = _linalg.cholesky(x)
+    return _linalg.gram([_linalg.whiten(lower, u) for u in vectors])
 
 
 def gradient(x: Array, ambient_gradient: Array) -> Array:

@@ -17,7 +17,7 @@ An operation that a manifold lacks is absent, never aliased to something else.
 
 import abc
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from retrax import _linalg
@@ -52,6 +52,12 @@ class Manifold(FrozenFields, abc.ABC):
     def norm(self, x: Point, u: Tangent) -> Array:
         """‖u‖_x."""
         return _linalg.safe_sqrt(self.inner(x, u, u))
+
+    def gram(self, x: Point, vectors: Sequence[Tangent]) -> Array:
+        """⟨uᵢ, uⱼ⟩_x for several tangent vectors, as a matrix behind the leading batch axes."""
+        rows = [[self.inner(x, u, v) for v in vectors] for u in vectors]
+        xp = _linalg.namespace(rows[0][0])
+        return xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-2)
 
     @abc.abstractmethod
     def project(self, x: Point, z: Tangent) -> Tangent:
@@ -173,6 +179,12 @@ class ArrayManifold(Manifold):
     def inner(self, x: Array, u: Array, v: Array) -> Array:
         """The inner product of the ambient space (manifolds with another metric override this)."""
         return _linalg.frobenius(u, v, len(self.ambient_shape))
+
+    def gram(self, x: Array, vectors: Sequence[Array]) -> Array:
+        """One product, where the metric is the ambient space's."""
+        if type(self).inner is not ArrayManifold.inner:
+            return super().gram(x, vectors)
+        return _linalg.gram(vectors, len(self.ambient_shape))
 
     def gradient(self, x: Array, ambient_gradient: Array) -> Array:
         """Projection: right for submanifolds with the ambient metric, and only for those."""

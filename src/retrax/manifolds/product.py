@@ -1,6 +1,6 @@
 """A product of manifolds: one for each leaf of a tuple, a dict or any pytree; it works factor by factor."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -55,6 +55,10 @@ class Product(Manifold):
     def inner(self, x: Point, u: Tangent, v: Tangent) -> Array:
         """The sum of the factors' inner products."""
         return sum(self._split(self.each(lambda m, *args: m.inner(*args), x, u, v)))
+
+    def gram(self, x: Point, vectors: Sequence[Tangent]) -> Array:
+        """The sum of the factors' matrices."""
+        return sum(self._split(self.each(lambda m, point, *parts: m.gram(point, parts), x, *vectors)))
 
     def project(self, x: Point, z: Tangent) -> Tangent:
         """Factor by factor."""

@@ -1,5 +1,6 @@
 """Symmetric positive definite matrices, with a choice of metric; each metric's formulas have a file of their own."""
 
+from collections.abc import Sequence
 from types import ModuleType
 from typing import ClassVar
 
@@ -76,6 +77,11 @@ class SPD(ArrayManifold):
     def norm(self, x: Array, u: Array) -> Array:
         """‖u‖_x, with half of the work of `inner`."""
         return self._formulas.norm(x, u)
+
+    def gram(self, x: Array, vectors: Sequence[Array]) -> Array:
+        """All the inner products of several tangent vectors."""
+        together = getattr(self._formulas, "gram", None)
+        return super().gram(x, vectors) if together is None else together(x, vectors)
 
     def project(self, x: Array, z: Array) -> Array:
         """(z + zᵀ) / 2."""

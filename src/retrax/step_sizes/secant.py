@@ -48,11 +48,10 @@ class Secant:
     ) -> tuple[Array, SecantMemory]:
         """c / L̂, at most twice the last step size."""
         xp = _linalg.namespace(memory.size)
-        norm = manifold.norm(x, direction)
         if estimate.elsewhere is None:
-            smoothness, pairs = memory.smoothness, memory.pairs
+            norm, smoothness, pairs = manifold.norm(x, direction), memory.smoothness, memory.pairs
         else:
-            smoothness, pairs = self._measured(manifold, x, estimate, memory)
+            norm, smoothness, pairs = self._measured(manifold, x, direction, estimate, memory)
         first = self.first_length / _linalg.positive(norm)
         bound = self.safety / _linalg.positive(xp.sqrt(smoothness))
         grown = xp.where(2 * memory.size < bound, 2 * memory.size, bound)
@@ -62,29 +61,25 @@ class Secant:
             length = xp.where(estimate.moves, length, 0 * length)
         return size, SecantMemory(smoothness, size, length, pairs)
 
-    def _measured(self, manifold: Manifold, x: Point, estimate: Estimate, memory: SecantMemory) -> tuple[Array, Array]:
-        """L̂² and the number of pairs, with the pair at hand."""
+    def _measured(
+        self, manifold: Manifold, x: Point, direction: Tangent, estimate: Estimate, memory: SecantMemory
+    ) -> tuple[Array, Array, Array]:
+        """‖direction‖, and L̂² and the number of pairs with the pair at hand."""
         xp = _linalg.namespace(memory.size)
-        here = estimate.gradient if estimate.here is None else estimate.here
-        squared = secant_difference(manifold, x, here, estimate.elsewhere)  # type: ignore[arg-type]
-        back = estimate.elsewhere.point  # type: ignore[union-attr]
-        length = memory.length if estimate.one_step_back else chord(manifold, x, back)
+        back: Anchored = estimate.elsewhere  # type: ignore[assignment]
+        difference = subtract(estimate.gradient, manifold.transport(back.point, x, back.vector))
+        products = manifold.gram(x, (difference, estimate.gradient, direction))
+        squared, gradient, norm = (products[..., i, i] for i in range(3))
+        length = memory.length if estimate.one_step_back else chord(manifold, x, back.point)
         found = squared / _linalg.positive(length) ** 2
         # A difference at the resolution of the numbers tells nothing.
         resolution = _ROUNDINGS * _linalg.epsilon(squared)
-        seen = (length > 0) & (squared > resolution**2 * manifold.inner(x, here, here))
+        seen = (length > 0) & (squared > resolution**2 * gradient)
         pairs = memory.pairs + xp.where(seen, 1 + 0 * found, 0 * found)
         falling = 2 / (pairs + 1)
         weight = xp.where(falling > self.weight, falling, self.weight + 0 * falling)
         smoothness = xp.where(seen, memory.smoothness + weight * (found - memory.smoothness), memory.smoothness)
-        return smoothness, pairs
-
-
-def secant_difference(manifold: Manifold, x: Point, gradient: Tangent, elsewhere: Anchored) -> Array:
-    """‖Δ‖² with Δ = grad f_S(x) - T grad f_S(y)."""
-    carried = manifold.transport(elsewhere.point, x, elsewhere.vector)
-    difference = subtract(gradient, carried)
-    return manifold.inner(x, difference, difference)
+        return _linalg.safe_sqrt(norm), smoothness, pairs
 
 
 def chord(manifold: Manifold, x: Point, y: Point) -> Array:
