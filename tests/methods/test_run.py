@@ -171,9 +171,7 @@ def test_wrong_calls():
     with pytest.raises(ValueError, match=r"where the problem's data are retrax\.Pushed"):
         run.advance(batches=ROWS)
     waiting = rx.Run(problem(rx.Pushed(ROWS[:0])), METHODS["rsrm"])
-    with pytest.raises(
-        ValueError, match=r"the batch handed over has shape \(3, 5\), but samples must have shape \(6,\)"
-    ):
+    with pytest.raises(ValueError, match=r"handed over has shape \(3, 5\), but samples must have shape \(6,\)"):
         waiting.advance(batches=np.ones((3, 5)))
     with pytest.raises(ValueError, match="sample 1 of the batch contains NaN"):
         waiting.advance(batches=np.where(np.arange(3)[:, None] == 1, np.nan, ROWS[:3]))

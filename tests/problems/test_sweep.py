@@ -59,7 +59,7 @@ def test_what_a_sweep_refuses_it_says_in_one_line(problem):
         rx.sweep(problem, rx.rsrm, 0.1, steps=10)
     with pytest.raises(TypeError, match="learning_rates must be numbers, not str: 'fast'"):
         rx.sweep(problem, rx.rsrm, ["fast"], steps=10)
-    with pytest.raises(TypeError, match="seeds must be their number or a sequence of them, not 1.5"):
+    with pytest.raises(TypeError, match=r"seeds must be their number or a sequence of them, not 1\.5"):
         rx.sweep(problem, rx.rsrm, [0.1], 1.5, steps=10)
 
 
