@@ -99,7 +99,7 @@ def check_checkpoint(checkpoint: Any, resume: bool) -> None:
 def check_callback(function: Any, expected: str) -> None:
     """Refuse what cannot be called."""
     if function is not None and not callable(function):
-        raise TypeError(f"{expected}, not {function!r}")
+        raise TypeError(f"{expected}, not {type(function).__name__}")
 
 
 @dataclasses.dataclass(frozen=True)

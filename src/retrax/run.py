@@ -250,6 +250,8 @@ class Run:
         return self._end(watch, reason)
 
     def _end(self, watch: Watch, reason: Reason | None) -> Result:
+        # What is saved lacks the record that only this end asks for: the run that goes on has none here.
+        snapshot = None if watch.keeper is None else self._snapshot(watch.keeper.fingerprint)
         if reason is None and not self._is_measured():
             reason = self._look(watch)  # the last record is always of the point that is returned
         if reason is None and self.step == self.plan.steps:
@@ -257,8 +259,8 @@ class Run:
         elif reason is None and self._signal is not None:
             reason = Status.INTERRUPTED, f"interrupted after step {self.step}"
         status, detail = reason or (Status.STREAM_ENDED, f"the stream ended after step {self.step}")
-        if status is not Status.DIVERGED:
-            self._save(watch.keeper)
+        if watch.keeper is not None and snapshot is not None and status is not Status.DIVERGED:
+            watch.keeper.save(self.step, lambda: snapshot)
         result = self._result(status, detail)
         if self._signal is not None and status is Status.INTERRUPTED:
             raise interruption(self._signal, result)

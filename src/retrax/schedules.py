@@ -6,6 +6,7 @@ any function of t can stand in its place. Its numbers are data to the compiler: 
 
 import math
 import numbers
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -146,7 +147,8 @@ def as_schedule(value: Any, from_number: Callable[[float], Schedule] = Constant)
         return from_number(value)
     if callable(value) and not isinstance(value, type):
         return Function(value)
-    raise TypeError(f"expected a number, a schedule or a function of t, not {type(value).__name__}: {value!r}")
+    shown = textwrap.shorten(repr(value), 60, placeholder=" ...")
+    raise TypeError(f"expected a number, a schedule or a function of t, not {type(value).__name__}: {shown}")
 
 
 def is_number(value: Any) -> bool:

@@ -19,7 +19,7 @@ from retrax.plan import Plan
 from retrax.problems.base import Problem
 from retrax.recording import Record
 from retrax.schedules import is_number
-from retrax.sources import Feed, Layout, PushedSource, SeveralFeeds, SharedFeed
+from retrax.sources import Feed, Layout, PushedSource, SeveralFeeds, SharedFeed, Source, StreamSource
 from retrax.typing import Point
 
 DRIVERS = ("jax", "eager")
@@ -236,19 +236,27 @@ def _check_functions(problem: Problem, x0: Point, dtype: str) -> None:
     with precision(dtype):
         point = jax.tree.map(lambda a: jax.ShapeDtypeStruct(np.shape(a), dtype), x0)
         batch = problem.source.example(dtype)
-        loss = _traced("loss", problem.objective.loss, point, batch)
+        advice = _advice(problem.source)
+        loss = _traced("loss", advice, problem.objective.loss, point, batch)
         if getattr(loss, "shape", None) != ():
             raise ValueError(
                 f"loss must return one number, the mean over the batch; it returned "
                 f"{'shape ' + str(loss.shape) if hasattr(loss, 'shape') else loss}"
             )
-        gradient = _traced("the gradient", problem.objective.gradient, point, batch)
+        gradient = _traced("the gradient", advice, problem.objective.gradient, point, batch)
         shapes = [jax.tree.map(lambda a: tuple(a.shape), tree) for tree in (gradient, point)]
         if shapes[0] != shapes[1]:
             raise ValueError(f"the gradient has shape {shapes[0]}, but a point has {shapes[1]}")
 
 
-def _traced(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+def _advice(source: Source) -> str | None:
+    """What to try where a function does not take the batches of a stream: these may be samples."""
+    if isinstance(source, StreamSource) and not source.stream.samples:
+        return "if the stream gives single samples, use retrax.Stream(iterable, samples=True)"
+    return None
+
+
+def _traced(name: str, advice: str | None, function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return jax.eval_shape(function, *arguments)
     except jax.errors.TracerArrayConversionError:
@@ -260,6 +268,10 @@ def _traced(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
             f"{name} asks for the value of an array while it is being compiled (an `if`, float() or a loop over it); "
             "use jax.numpy.where or jax.lax.cond instead"
         ) from None
+    except (TypeError, ValueError) as error:
+        if advice is None:
+            raise
+        raise type(error)(f"{name} fails on a batch of the stream ({str(error).splitlines()[0]}); {advice}") from error
 
 
 def _check_schedules(method: Any) -> None:

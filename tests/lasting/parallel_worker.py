@@ -51,9 +51,23 @@ def main(checkpoints: str) -> None:
     pca = rx.minimize(rx.problems.PCA(one, 3), METHODS["rsvrg"], **SETTINGS)
     several = rx.minimize(rx.problems.PCA(spread(X, AxisType.Explicit), 3), METHODS["rsvrg"], **SETTINGS)
     figures["PCA"] = difference(pca, several)
+    figures["sweep"] = swept(one, spread(X, AxisType.Auto))
     refused(spread(X, AxisType.Auto))
     figures["resumed"] = resumed(spread(X, AxisType.Auto), checkpoints)
     print(json.dumps(figures), flush=True)
+
+
+def swept(one: np.ndarray, several: jax.Array) -> float:
+    """All step sizes and seeds at once, on one device and on several: the largest difference of their curves."""
+    arguments = {"steps": 40, "record": 20, "dtype": "float64", "first_batch_size": 100}
+    methods = {"rsrm": rx.rsrm, "rsvrg": lambda rate: rx.rsvrg(rate, restart_every=15)}
+    results = [
+        rx.sweep(make(data), methods, [0.01, 0.002], [3, 5], **arguments)
+        for make in (lambda data: rx.Problem(loss, MANIFOLD, data), lambda data: rx.problems.PCA(data, 3))
+        for data in (one, several)
+    ]
+    pairs = [(a[name].curves, b[name].curves) for a, b in (results[:2], results[2:]) for name in methods]
+    return float(max(np.nanmax(np.abs(a[column] - b[column])) for a, b in pairs for column in a))
 
 
 def refused(data: jax.Array) -> None:

@@ -80,7 +80,10 @@ def test_a_killed_run_ends_with_the_same_bits(name, tmp_path):
     print(f"{name}: killed {kills} times, with checkpoints at steps {reached}")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+KINDS = {signal.SIGINT: rx.InterruptedRun, signal.SIGTERM: rx.TerminatedRun}
+
+
+@pytest.mark.parametrize("number", KINDS)
 @pytest.mark.parametrize("form", ["array", "file"])
 def test_a_signal_ends_the_run_with_a_checkpoint(number, form, tmp_path):
     data = samples() if form == "array" else saved(tmp_path, samples())
@@ -92,9 +95,11 @@ def test_a_signal_ends_the_run_with_a_checkpoint(number, form, tmp_path):
             signal.raise_signal(number)
 
     before = signal.getsignal(number)
-    with no_thread_left():
-        stopped = rx.minimize(problem(data), **arguments, checkpoint=checkpoint, on_record=ask)
+    with no_thread_left(), pytest.raises(KINDS[number]) as caught:
+        rx.minimize(problem(data), **arguments, checkpoint=checkpoint, on_record=ask)
+    stopped = caught.value.result
     assert stopped.status is rx.Status.INTERRUPTED
+    assert stopped.history["step"][-1] == stopped.steps
     assert 2000 <= stopped.steps < 4000
     assert Folder(checkpoint).steps() == [stopped.steps]
     assert signal.getsignal(number) is before
@@ -108,5 +113,6 @@ def test_a_second_ctrl_c_acts_at_once():
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as caught:
         rx.minimize(problem(samples()), rx.rsrm(0.01), steps=4000, record=1000, on_record=ask)
+    assert not isinstance(caught.value, rx.InterruptedRun)

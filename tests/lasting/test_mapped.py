@@ -109,7 +109,7 @@ def test_samples_of_several_parts(tmp_path):
 
 def test_large_batches_are_read_part_by_part(tmp_path, monkeypatch):
     X = samples()
-    monkeypatch.setattr("retrax.problems.base._CHUNK_BYTES", 2**14)
+    monkeypatch.setattr("retrax.problems.base.PART_BYTES", 2**14)
     monkeypatch.setattr(mapped, "PART_BYTES", 2**14)
     monkeypatch.setattr(mapped, "EVALUATION_BYTES", 2**14)
     record = rx.Record(every=50, samples=2000, estimator_error=True)

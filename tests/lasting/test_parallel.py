@@ -15,7 +15,7 @@ ROOT = WORKER.parents[2]
 
 def start(*arguments):
     """The worker, as a process."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]), "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, str(WORKER), *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=ROOT)
 

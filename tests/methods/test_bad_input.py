@@ -1,5 +1,7 @@
 """Bad input: an error that says what was given and what to do, before anything is compiled or run."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -300,3 +302,78 @@ def test_what_is_no_problem():
         rx.Problem(loss, "Grassmann", DATA)
     with pytest.raises(TypeError, match="loss must be a function"):
         rx.Problem(3, MANIFOLD, DATA)
+
+
+# --- functions that cannot be compiled, and what is no function ------------------------------------------------
+
+
+def _plain_loss(U, batch):
+    return -jnp.mean(jnp.sum((batch @ U) ** 2, axis=-1))
+
+
+def _on_rows(loss=_plain_loss, data=None, method=None, **arguments):
+    rows = np.random.default_rng(0).standard_normal((30, 4)) if data is None else data
+    return rx.minimize(rx.Problem(loss, rx.Grassmann(4, 2), rows), method or rx.rsgd(0.1), steps=2, **arguments)
+
+
+def _refusal(kind, function, *arguments, **options):
+    """The message of a refusal, which must be one line."""
+    with pytest.raises(kind) as caught:
+        function(*arguments, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda t: 0.1 if t < 100 else 0.01, lambda t: 1 / math.sqrt(t), lambda t: np.minimum(0.1, 1 / t)]
+)
+def test_a_function_of_t_that_cannot_be_compiled(function):
+    for method in (rx.rsgd(function), rx.rsrm(0.1, function)):
+        message = _refusal(TypeError, _on_rows, method=method)
+        assert "cannot branch on t" in message
+        assert "schedules.piecewise(0.1, {100: 0.01})" in message
+    assert _on_rows(method=rx.rsgd(function), driver="eager").steps == 2
+    advised = rx.schedules.piecewise(0.1, {100: 0.01})
+    assert [advised(t) for t in (1, 99, 100, 101)] == [0.1, 0.1, 0.01, 0.01]
+    assert _on_rows(method=rx.rsgd(advised)).steps == 2
+
+
+def test_a_loss_in_numpy():
+    message = _refusal(TypeError, _on_rows, lambda U, batch: -np.mean(np.linalg.norm(batch @ U)))
+    assert (
+        message
+        == "loss calls NumPy, whose functions cannot be compiled; write it with jax.numpy, which has the same names"
+    )
+
+
+def test_a_loss_with_an_if():
+    message = _refusal(TypeError, _on_rows, lambda U, batch: jnp.sum(U) if U[0, 0] > 0 else -jnp.sum(U))
+    assert "jax.numpy.where or jax.lax.cond" in message
+
+
+@pytest.mark.parametrize("data", [iter, lambda rows: rx.Stream(list(rows))])
+def test_a_stream_of_single_samples(data):
+    rows = np.random.default_rng(0).standard_normal((300, 4))
+    message = _refusal(TypeError, _on_rows, data=data(rows))
+    assert "loss fails on a batch of the stream" in message
+    assert "use retrax.Stream(iterable, samples=True)" in message
+    assert _on_rows(data=rx.Stream(iter(rows), samples=True), record=rx.Record(samples=10)).steps == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda method: _on_rows(loss=method), "loss must be a function of a point and a batch, not Method"),
+        (lambda method: _on_rows(batch_size=method), "batch_size must be a number or a function of t, not Method"),
+        (
+            lambda method: _on_rows(on_record=method),
+            "on_record must be a function of a step and its metrics, not Method",
+        ),
+        (lambda method: rx.rsgd(method), "expected a number, a schedule or a function of t, not Method"),
+        (lambda method: rx.rsrm(0.1, method), "expected a number, a schedule or a function of t, not Method"),
+    ],
+)
+def test_a_method_where_a_function_is_expected(call, expected):
+    message = _refusal(TypeError, call, rx.rsrm(0.1))
+    assert expected in message
+    assert len(message) < 200

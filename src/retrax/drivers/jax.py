@@ -60,11 +60,13 @@ def advance(
     """`count` steps of one run, from step `first` on."""
     dtype = jnp.result_type(*jax.tree.leaves(x))
 
-    def body(i: Any, carry: tuple[Point, State]) -> tuple[Point, State]:
-        oracle = BatchOracle(objective, _fetch(data, batches, i))
-        return method.step(objective.manifold, oracle, *carry, (first + i).astype(dtype))
+    def body(t: Any, carry: tuple[Point, State]) -> tuple[Point, State]:
+        oracle = BatchOracle(objective, _fetch(data, batches, t - first))
+        return method.step(objective.manifold, oracle, *carry, t.astype(dtype))
 
-    return jax.lax.fori_loop(0, count, body, (x, state))
+    # The loop counts t itself: XLA ends the process over a kernel with an argument that it has no use for, as `first`
+    # would be for a method in which nothing depends on t.
+    return jax.lax.fori_loop(first, first + count, body, (x, state))
 
 
 def _advance(

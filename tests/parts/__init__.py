@@ -1,0 +1,1 @@
+"""Parts that a user writes, outside the package."""
