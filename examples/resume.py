@@ -3,10 +3,11 @@
 python examples/resume.py [--directory FOLDER]
 
 The data are a file, of which only the rows that are drawn are read. Stop the script with Ctrl-C, or kill it, and start
-it again with the same --directory: it continues from the last checkpoint.
+it again with the same --directory: it continues from the last checkpoint, and says the same at the end.
 """
 
 import argparse
+import sys
 import tempfile
 from pathlib import Path
 
@@ -54,4 +55,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except rx.InterruptedRun as interrupted:
+        print(f"{interrupted.result.detail}; start again with the same --directory to go on")
+        sys.exit(130)  # as the shell reports a program that Ctrl-C has ended

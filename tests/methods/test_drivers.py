@@ -285,7 +285,7 @@ def eight_steps(problem, method, one_kernel):
         objective, form, *arguments = driver._advance_arguments(x, state, payload, 2, 8)
         assert form.one_kernel
         form = dataclasses.replace(form, one_kernel=one_kernel)
-        return np.asarray(driver_module._advance_jit(objective, form, *arguments)[0])
+        return np.asarray(driver_module._advance_jit(objective, form, *arguments)[0][0])
 
 
 READY_MADE = {

@@ -1,4 +1,4 @@
-"""A manifold, two estimators, a scaling, a step size and a problem, as a user of Retrax would write them.
+"""A manifold, estimators, a scaling, a step size and a problem, as a user of Retrax would write them.
 
 They work on NumPy, JAX and PyTorch, so they use only what arrays of all three understand.
 """
@@ -94,6 +94,19 @@ class Corrected(rx.estimators.Memoryless):
     def info(self, memory: Any, t: Any) -> dict[str, Any]:
         """The weight, as a column of the history."""
         return {"weight": self.weight}
+
+
+@rx.pytree
+class Unread(rx.estimators.Memoryless):
+    """The mini-batch gradient, and a number that goes only into something that nobody reads."""
+
+    weight: float
+    evaluations: ClassVar[int] = 1
+
+    def update(self, manifold: Any, oracle: Any, x: Any, last: Any, memory: Any, t: Any) -> Any:
+        """d_t = grad f_S(x_t)."""
+        gradient = oracle(x)
+        return rx.estimators.Estimate(gradient, gradient, here=self.weight * gradient), ()
 
 
 @rx.pytree

@@ -9,7 +9,7 @@ import pytest
 import retrax as rx
 from retrax.methods import Method
 
-from .own_parts import Bold, ByLargest, Corrected, Lookback, Middle, RoundSphere
+from .own_parts import Bold, ByLargest, Corrected, Lookback, Middle, RoundSphere, Unread
 
 SAMPLE = np.array([1.0, -0.5, 2.0, 0.3])
 START = np.array([0.5, 0.5, -0.5, 0.5])
@@ -120,6 +120,7 @@ def _with_rate(case, learning_rate):
 
 PCA_PARTS = {
     "estimator": (Lookback(0.4), rx.scalings.Identity(), rx.schedules.constant(0.1)),
+    "unread number": (Unread(0.4), rx.scalings.Identity(), rx.schedules.constant(0.1)),
     "two points": (Corrected(0.9), rx.scalings.Identity(), rx.schedules.constant(0.1)),
     "scaling": (rx.estimators.Plain(), ByLargest(0.6), rx.schedules.constant(0.1)),
     "step size": (rx.estimators.Plain(), rx.scalings.Identity(), Bold(0.1)),
@@ -129,7 +130,10 @@ PCA_PARTS = {
 
 @pytest.mark.parametrize("case", PCA_PARTS)
 def test_in_one_kernel(case):
-    """The whole loop is one kernel, and takes the steps of the plain loop."""
+    """The whole loop is one kernel, and takes the steps of the plain loop.
+
+    In most cases nothing looks at t: XLA ends the process over an argument without a use, if it gets one.
+    """
     rows = np.random.default_rng(0).standard_normal((50, 8)) * np.linspace(1, 2, 8)
     problem, method = rx.problems.PCA(rows, 2), Method(*PCA_PARTS[case])
     run = rx.Run(problem, method)

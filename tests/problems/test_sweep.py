@@ -3,6 +3,7 @@
 import functools
 import signal
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -81,10 +82,17 @@ def test_a_file_gives_the_curves_of_the_array(problem, name, tmp_path):
     np.testing.assert_array_equal(swept[0].sfo, swept[1].sfo)
 
 
+def _loss(U, batch):
+    return -jnp.mean(jnp.sum((batch @ U) ** 2, axis=-1))
+
+
 def test_all_runs_of_a_stream_see_the_same_samples(problem):
     """And so does a single run: each step size takes its own steps on them."""
     rows = np.array(problem.data)
-    stream = lambda: rx.problems.PCA(rx.Stream([rows[i : i + 7] for i in range(0, 300, 7)]), 2)  # noqa: E731
+
+    def stream():
+        return rx.Problem(_loss, rx.Grassmann(8, 2), rx.Stream([rows[i : i + 7] for i in range(0, 300, 7)]))
+
     arguments = {"steps": 30, "record": rx.Record(every=10, samples=50), "x0": problem.initial_point(0)}
     swept = rx.sweep(stream(), rx.rsgd, RATES, SEEDS, **arguments)["RSGD"]
     for rate, losses in zip(RATES, swept.curves["loss"], strict=True):

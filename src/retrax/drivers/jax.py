@@ -60,13 +60,30 @@ def advance(
     """`count` steps of one run, from step `first` on."""
     dtype = jnp.result_type(*jax.tree.leaves(x))
 
-    def body(t: Any, carry: tuple[Point, State]) -> tuple[Point, State]:
-        oracle = BatchOracle(objective, _fetch(data, batches, t - first))
-        return method.step(objective.manifold, oracle, *carry, t.astype(dtype))
+    def body(i: Any, carry: tuple[Point, State]) -> tuple[Point, State]:
+        oracle = BatchOracle(objective, _fetch(data, batches, i))
+        return method.step(objective.manifold, oracle, *carry, (first + i).astype(dtype))
 
-    # The loop counts t itself: XLA ends the process over a kernel with an argument that it has no use for, as `first`
-    # would be for a method in which nothing depends on t.
-    return jax.lax.fori_loop(first, first + count, body, (x, state))
+    return jax.lax.fori_loop(0, count, body, (x, state))
+
+
+def _advance_in_one_kernel(
+    objective: Objective,
+    data: Batch | None,
+    method: Method,
+    x: Point,
+    state: State,
+    batches: Batch,
+    first: Any,
+    count: Any,
+) -> tuple[tuple[Point, State], Array]:
+    """The same steps, and a number that the program must return and nobody reads.
+
+    XLA ends the process over a kernel with an argument that has no use, as `first` is in a method whose parts do not
+    look at t, or a number of a part that goes into nothing. Their sum is a use.
+    """
+    numbers = [jnp.ravel(leaf)[0] for leaf in jax.tree.leaves(method)]
+    return advance(objective, data, method, x, state, batches, first, count), sum(numbers, start=first)
 
 
 def _advance(
@@ -80,18 +97,18 @@ def _advance(
     batches: Any,
     first: Any,
     count: Any,
-) -> tuple[Point, State]:
+) -> tuple[tuple[Point, State], Any]:
     """Steps in the given form; `fed` says that the data were read for this stretch, by each run for itself."""
 
-    def run(data: Batch, *others: Any) -> tuple[Point, State]:
+    def run(data: Batch, *others: Any) -> tuple[tuple[Point, State], Any]:
         batches = others[3]
         steps = form.devices.steps(objective, data, batches)
         arguments = (steps[1], *others[:3], steps[2], *others[4:])
         if form.one_kernel:
-            return in_one_kernel(functools.partial(advance, steps[0]), *arguments)
-        return advance(steps[0], *arguments)
+            return in_one_kernel(functools.partial(_advance_in_one_kernel, steps[0]), *arguments)
+        return advance(steps[0], *arguments), None
 
-    def in_turn(data: Batch, *others: Any) -> tuple[Point, State]:
+    def in_turn(data: Batch, *others: Any) -> tuple[tuple[Point, State], Any]:
         return jax.lax.map(lambda one: run(data, *one, *others[4:]), others[:4])
 
     program = run
@@ -279,7 +296,8 @@ class JaxDriver:
 
     def advance(self, x: Point, state: State, payload: Any, first: int, count: int) -> tuple[Point, State]:
         """`count` steps."""
-        return _advance_jit(*self._advance_arguments(x, state, payload, first, count))
+        moved, _ = _advance_jit(*self._advance_arguments(x, state, payload, first, count))
+        return moved
 
     def _advance_arguments(self, x: Point, state: State, payload: Samples, first: int, count: int) -> tuple[Any, ...]:
         """A loop's arguments; as NumPy arrays, which a call takes over faster than one by one."""
