@@ -191,7 +191,9 @@ def _carry_out(experiments: list[Experiment], args: argparse.Namespace) -> None:
         args.jobs,
     )
     experiments = [workloads.at_hand(experiment, run.place) for experiment in experiments]
-    display.open_display().line(_estimate(experiments, run))
+    unfinished = [experiment for experiment in experiments if not running.is_finished(experiment, run)]
+    if unfinished:
+        display.open_display().line(_estimate(unfinished, run))
     computed = {}
     try:
         for experiment in experiments:
