@@ -88,7 +88,7 @@ def _common_options() -> tuple[_Parser, ...]:
         "--cache", metavar="DIR", help="folder of computed features (default: RETRAX_CACHE, else likewise)"
     )
     out.add_argument("--out", metavar="DIR", type=Path, default=Path("results"), help="results (default: %(default)s)")
-    running.add_argument("--quick", action="store_true", help="smaller budgets: minutes instead of half an hour")
+    running.add_argument("--quick", action="store_true", help="smaller budgets: minutes instead of hours")
     running.add_argument(
         "--seeds", metavar="N", type=_whole(MAX_SEEDS), help="runs of each method (default: 5, quick 3)"
     )
@@ -190,7 +190,10 @@ def _carry_out(experiments: list[Experiment], args: argparse.Namespace) -> None:
         workloads.Place(args.data, args.cache),
         args.jobs,
     )
-    display.open_display().line(_estimate(experiments, run))
+    experiments = [workloads.at_hand(experiment, run.place) for experiment in experiments]
+    unfinished = [experiment for experiment in experiments if not running.is_finished(experiment, run)]
+    if unfinished:
+        display.open_display().line(_estimate(unfinished, run))
     computed = {}
     try:
         for experiment in experiments:

@@ -8,11 +8,12 @@ import pytest
 from retrax.experiments import complexity, workloads
 from retrax.experiments.complexity import (
     batch_sizes,
+    curve_exponent,
     exponent,
     first_below,
-    fit_range,
     interval,
     joined,
+    reached,
     second_half_mean,
 )
 from retrax.experiments.specs import ENTRIES
@@ -30,22 +31,28 @@ def test_the_exponent_is_the_slope_of_the_logarithms():
     assert math.isnan(exponent(TOLERANCES, np.array([1.0, 16.0, math.inf, math.inf])))
 
 
+def test_the_exponent_of_a_curve_is_that_of_its_last_two_decades():
+    sfo = np.concatenate([[0.0], np.geomspace(1, 1e6, 400)])
+    curve = np.where(sfo < 1e3, 1.0, 10 * np.maximum(sfo, 1) ** (-1 / 3))
+    assert curve_exponent(sfo, curve) == pytest.approx(-3, rel=1e-3)
+    assert math.isnan(curve_exponent(sfo, np.where(sfo < 1e3, 1.0, 0.0)))
+
+
 def test_the_interval_is_as_wide_as_the_seeds_differ():
-    exact = np.array([[epsilon**-3] * 6 for epsilon in TOLERANCES])
-    assert interval(TOLERANCES, exact) == pytest.approx((-3, -3))
-    slopes = np.linspace(-3.3, -2.7, 6)
-    spread = np.array([epsilon**slopes for epsilon in TOLERANCES])
-    low, high = interval(TOLERANCES, spread)
-    assert -3.3 <= low < -3.05
-    assert -2.95 < high <= -2.7
-    assert all(math.isnan(end) for end in interval((), np.empty((0, 6))))
+    values = np.array([-3.3, -3.1, -3.0, -2.9, -2.8, -2.6])
+    low, high = interval(lambda chosen: float(values[chosen].mean()), len(values))
+    standard_error = values.std() / np.sqrt(len(values))
+    assert low == pytest.approx(values.mean() - 1.96 * standard_error, abs=0.05)
+    assert high == pytest.approx(values.mean() + 1.96 * standard_error, abs=0.05)
+    assert interval(lambda chosen: -3.0, 5) == (-3, -3)
+    assert all(math.isnan(end) for end in interval(lambda chosen: math.nan, 5))
 
 
-def test_the_fit_leaves_out_the_descent_and_what_was_not_reached():
+def test_the_fit_leaves_out_what_was_not_reached():
     hits = np.array([[10.0, 12.0, 11.0], [100.0] * 3, [1000.0] * 3, [math.inf, 1e4, math.inf]])
-    tolerances, kept = fit_range(TOLERANCES, hits, 50.0)
-    assert tolerances == (0.5, 0.25)
-    np.testing.assert_array_equal(kept, hits[1:3])
+    tolerances, kept = reached(TOLERANCES, hits)
+    assert tolerances == (1.0, 0.5, 0.25)
+    np.testing.assert_array_equal(kept, hits[:3])
 
 
 def test_the_mean_over_the_second_half():

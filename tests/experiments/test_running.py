@@ -53,10 +53,13 @@ def run(out, silent, asked=Asked(quick=True)):  # noqa: B008
 
 
 def test_run_times_are_measured_last_and_once(tiny, out, silent, monkeypatch):
+    where = running.Run(Store(out), Asked(quick=True), Place(), jobs=2)
+    assert not running.is_finished(tiny, where)
     result, _ = run(out, silent)(tiny)
     assert not result.timed
-    where = running.Run(Store(out), Asked(quick=True), Place(), jobs=2)
+    assert not running.is_finished(tiny, where)
     timed, computed = running.time_experiment(tiny, result, where, silent)
+    assert running.is_finished(tiny, where)
     assert computed
     assert timed.timed
     assert silent.finished[-3:] == ["timing-rsrm", "timing-rsgd", "timing-rsrm-rho"]

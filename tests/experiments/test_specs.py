@@ -33,6 +33,23 @@ def test_a_comparison_has_the_papers_methods_and_batches(name):
     assert {one.batch_size for one in in_paper[1:]} == {10}
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "transports"])
+def test_untuned_rsrm_and_averaged_rsgd_stand_in_every_figure(name):
+    untuned, averaged = (one for one in EXPERIMENTS[name].series if one.key in series.BESIDE)
+    assert untuned.method(None).name == untuned.label == "RSRM (untuned)"
+    assert untuned.tuning_free
+    assert averaged.average
+    assert averaged.rates is None
+    assert [untuned.in_paper, averaged.in_paper] == [False, False]
+
+
+def test_budgets_are_long_enough_to_be_judged():
+    least = {"pca-syn": 20, "pca-mnist": 3, "pca-covtype": 3, "ica-yaleb": 60, "ica-cifar": 3, "ica-coil": 20}
+    least |= {"rc-": 20}
+    for start, epochs in least.items():
+        assert all(one.epochs >= epochs for name, one in EXPERIMENTS.items() if name.startswith(start))
+
+
 def test_momentum_is_as_printed_and_the_usual_one_stands_beside():
     options = {one.key: dict(one.options) for one in series.compared(100)}
     assert options["csgd-m"] == {"momentum": 0.999}
@@ -56,7 +73,7 @@ def test_keys_are_unique_file_names_and_every_method_can_be_built(name):
     for one in experiment.series:
         assert re.fullmatch(r"[a-z0-9-]+", one.key)
         for variant in one.variants:
-            assert one.method(0.1, variant).evaluations in (1, 2)
+            assert one.method(None if one.tuning_free else 0.1, variant).evaluations in (1, 2)
         assert one.panel in experiment.panel_titles()
 
 

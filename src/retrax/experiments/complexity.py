@@ -4,8 +4,9 @@ The theorems fix a schedule and let ε fall, so one η₀ serves all ε, and wha
 norm at an iterate drawn uniformly, here from the second half of the run. Noise must dominate for the rates to differ.
 """
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,14 @@ from retrax.experiments.tuning import Notify
 
 RATES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 CONSTANT_RATES = (0.5, 0.1, 0.05, 0.01)
-LENGTHS = 7
-"""Runs of 1, 1/4, 1/16, ... of the budget: beginnings of the same run, recorded more and more finely."""
+LENGTHS = (1 / 512, 1 / 64, 1 / 8, 1.0)
+"""Shares of the budget: beginnings of the same run, the shorter the more finely recorded."""
 TUNING_SHARE = 1 / 16
 FIT_SHARE = 1e-2
-"""Exponents are fitted to the ε that took more than this share of the budget: before that, descent still shows."""
+"""Exponents are fitted from this share of the budget on: before that, descent still shows."""
 MAX_CYCLES = 60
 RESTARTING_SEEDS = 3
-BOOTSTRAP = 2000
+BOOTSTRAP = 1000
 
 
 def gradient_variance(problem: Any, samples: int = 4096) -> float:
@@ -51,45 +52,65 @@ def measure(
 ) -> ComplexityResult:
     """The SFO that a method needs for each ε, and the exponents."""
     variance = gradient_variance(problem)
-    if entry.restarting:
-        seeds = seeds[:RESTARTING_SEEDS]
-        found = [
-            _restarting(problem, entry, epsilon, variance, budget, seeds, notify, number / len(tolerances))
-            for number, epsilon in enumerate(tolerances)
-        ]
-        tuned = math.nan
-    else:
-        tried = _decaying(problem, entry, RATES, tolerances, TUNING_SHARE * budget, tuning_seeds, notify)
-        tuned = exponent(tolerances, np.min([np.median(hits, axis=1) for hits in tried], axis=0))
-        (hits,) = _decaying(problem, entry, (entry.rate,), tolerances, budget, seeds, notify)
-        batch = {"b": entry.batch_size}
-        rows = zip(tolerances, hits, strict=True)
-        found = [Point(epsilon, entry.rate, float(np.median(row)), row, batch) for epsilon, row in rows]
-    fitted = fit_range(
-        tolerances, np.array([point.sfo for point in found]), 0.0 if entry.restarting else FIT_SHARE * budget
+    result = ComplexityResult(
+        f"sfo-{entry.key}", entry, variance, seeds, budget, (), math.nan, (math.nan,) * 2, math.nan
     )
-    return ComplexityResult(
-        key=f"sfo-{entry.key}",
-        entry=entry,
-        variance=variance,
-        seeds=seeds,
-        budget=budget,
-        points=tuple(found),
-        exponent=exponent(*_medians(*fitted)),
-        interval=interval(*fitted),
+    if not entry.restarting:
+        return _with_one_rate(problem, result, tolerances, tuning_seeds, notify)
+    return _with_batches_for_each(
+        problem, dataclasses.replace(result, seeds=seeds[:RESTARTING_SEEDS]), tolerances, notify
+    )
+
+
+def _with_one_rate(
+    problem: Any, result: ComplexityResult, tolerances: tuple[float, ...], tuning_seeds: tuple[int, ...], notify: Notify
+) -> ComplexityResult:
+    """A decaying schedule: one long run serves all ε; shorter ones with other η₀ show what choosing it would bring."""
+    entry, seeds = result.entry, result.seeds
+    sfo, tried = _decaying(problem, entry, RATES, TUNING_SHARE * result.budget, tuning_seeds, notify)
+    hits = [np.median(_hits(sfo, of_rate, tolerances), axis=1) for of_rate in tried]
+    tuned = exponent(tolerances, np.min(hits, axis=0))
+    sfo, (means,) = _decaying(problem, entry, (entry.rate,), result.budget, seeds, notify)
+    rows = zip(tolerances, _hits(sfo, means, tolerances), strict=True)
+    return dataclasses.replace(
+        result,
+        points=tuple(Point(e, entry.rate, float(np.median(row)), row, {"b": entry.batch_size}) for e, row in rows),
+        exponent=curve_exponent(sfo, means.mean(axis=0)),
+        interval=interval(lambda chosen: curve_exponent(sfo, means[chosen].mean(axis=0)), len(seeds)),
         tuned_exponent=tuned,
     )
 
 
-def _medians(tolerances: Sequence[float], hits: np.ndarray) -> tuple[Sequence[float], np.ndarray]:
-    return tolerances, np.median(hits, axis=1)
+def _with_batches_for_each(
+    problem: Any, result: ComplexityResult, tolerances: tuple[float, ...], notify: Notify
+) -> ComplexityResult:
+    """A restarting method: a run for each ε, with the batches that its theory asks for."""
+    found = [
+        _restarting(problem, result, epsilon, notify, number / len(tolerances))
+        for number, epsilon in enumerate(tolerances)
+    ]
+    shown, hits = reached(tolerances, np.array([point.sfo for point in found]))
+    return dataclasses.replace(
+        result,
+        points=tuple(found),
+        exponent=exponent(shown, np.median(hits, axis=1)),
+        interval=interval(lambda chosen: exponent(shown, np.median(hits[:, chosen], axis=1)), len(result.seeds)),
+    )
 
 
-def fit_range(tolerances: Sequence[float], hits: np.ndarray, least: float) -> tuple[tuple[float, ...], np.ndarray]:
-    """The ε, and the SFO of each seed, that an exponent is fitted to: reached by most seeds, after `least` SFO."""
-    medians = np.median(hits, axis=1)
-    chosen = np.isfinite(medians) & (medians >= least)
+def reached(tolerances: Sequence[float], hits: np.ndarray) -> tuple[tuple[float, ...], np.ndarray]:
+    """The ε that most seeds reached, and the SFO of each seed."""
+    chosen = np.isfinite(np.median(hits, axis=1))
     return tuple(np.asarray(tolerances)[chosen]), hits[chosen]
+
+
+def curve_exponent(sfo: np.ndarray, means: np.ndarray) -> float:
+    """p of SFO = O(ε^p) from the last decades of a curve: one over the slope of log E‖grad F‖ over log SFO."""
+    grid = np.geomspace(FIT_SHARE * sfo[-1], sfo[-1], 41)
+    if not np.isfinite(means).all() or means[-1] <= 1e-12:
+        return math.nan
+    values = np.interp(np.log(grid), np.log(sfo[1:]), np.log(means[1:]))
+    return float(1 / np.polyfit(np.log(grid), values, 1)[0])
 
 
 def exponent(tolerances: Sequence[float], medians: np.ndarray) -> float:
@@ -100,15 +121,13 @@ def exponent(tolerances: Sequence[float], medians: np.ndarray) -> float:
     return float(np.polyfit(np.log(np.asarray(tolerances)[reached]), np.log(medians[reached]), 1)[0])
 
 
-def interval(tolerances: Sequence[float], hits: np.ndarray) -> tuple[float, float]:
-    """95 % of the exponents that resampled seeds would have given (percentile bootstrap)."""
-    generator = np.random.default_rng(0)
-    chosen = generator.integers(0, hits.shape[1], (BOOTSTRAP, hits.shape[1])) if len(hits) else ()
-    slopes = [exponent(tolerances, np.median(hits[:, seeds], axis=1)) for seeds in chosen]
-    slopes = [slope for slope in slopes if math.isfinite(slope)]
-    if not slopes:
+def interval(estimate: Callable[[np.ndarray], float], seeds: int) -> tuple[float, float]:
+    """95 % of the estimates that resampled seeds would have given (percentile bootstrap)."""
+    chosen = np.random.default_rng(0).integers(0, seeds, (BOOTSTRAP, seeds))
+    values = [value for value in map(estimate, chosen) if math.isfinite(value)]
+    if not values:
         return math.nan, math.nan
-    low, high = np.percentile(slopes, [2.5, 97.5])
+    low, high = np.percentile(values, [2.5, 97.5])
     return float(low), float(high)
 
 
@@ -145,20 +164,19 @@ def _decaying(
     problem: Any,
     entry: Entry,
     rates: tuple[float, ...],
-    tolerances: tuple[float, ...],
     budget: float,
     seeds: tuple[int, ...],
     notify: Notify,
-) -> list[np.ndarray]:
-    """For each step size the SFO at which each seed has reached each ε, shape (ε, seeds)."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """(SFO, E‖grad F‖ over the second half), the second of shape (step sizes, seeds, records)."""
     import retrax as rx
 
     factory = getattr(rx, entry.recipe)
     cost = entry.batch_size * factory(rates[0]).evaluations
     pieces = []
-    for power in reversed(range(LENGTHS)):
-        steps = max(2, int(budget / 4**power) // cost)
-        notify(4.0**-power, f"{len(rates)} η₀ × {len(seeds)} seeds, {steps} steps")
+    for share in LENGTHS:
+        steps = max(2, int(share * budget) // cost)
+        notify(share, f"{len(rates)} η₀ × {len(seeds)} seeds, {steps} steps")
         swept = rx.sweep(
             problem,
             {entry.label: factory},
@@ -172,11 +190,11 @@ def _decaying(
         )[entry.label]
         pieces.append((swept.sfo, swept.curves["gradient_norm"]))
     sfo, norms = joined(pieces)
-    return [_reached(sfo, of_rate, tolerances) for of_rate in norms]
+    return sfo, np.array([[second_half_mean(sfo, run) for run in of_rate] for of_rate in norms])
 
 
-def _reached(sfo: np.ndarray, norms: np.ndarray, tolerances: Sequence[float]) -> np.ndarray:
-    means = [second_half_mean(sfo, run) for run in norms]
+def _hits(sfo: np.ndarray, means: np.ndarray, tolerances: Sequence[float]) -> np.ndarray:
+    """The SFO at which each run has reached each ε, shape (ε, runs)."""
     return np.array([[first_below(sfo, mean, epsilon) for mean in means] for epsilon in tolerances])
 
 
@@ -188,20 +206,12 @@ def batch_sizes(entry: Entry, variance: float, epsilon: float, samples: int) -> 
     return {"B": large, "b": small, "m": max(1, math.ceil(ratio**entry.period))}
 
 
-def _restarting(
-    problem: Any,
-    entry: Entry,
-    epsilon: float,
-    variance: float,
-    budget: int,
-    seeds: tuple[int, ...],
-    notify: Notify,
-    begun: float,
-) -> Point:
+def _restarting(problem: Any, result: ComplexityResult, epsilon: float, notify: Notify, begun: float) -> Point:
     """Batches and period as the theory of the online setting asks for this ε; the best of a few constant step sizes."""
     import retrax as rx
 
-    sizes = batch_sizes(entry, variance, epsilon, len(problem.data))
+    entry, seeds, budget = result.entry, result.seeds, result.budget
+    sizes = batch_sizes(entry, result.variance, epsilon, len(problem.data))
     # RSPIDER's steps have a fixed length, which its theory takes proportional to ε.
     scale = epsilon if entry.recipe == "rspider" else 1.0
     factory = getattr(rx, entry.recipe)
@@ -222,7 +232,8 @@ def _restarting(
         progress=False,
     )[entry.label]
     sfo = swept.sfo.astype(float)
-    hits = np.array([_reached(sfo, of_rate, (epsilon,))[0] for of_rate in swept.curves["gradient_norm"]])
+    norms = swept.curves["gradient_norm"]
+    hits = np.array([_hits(sfo, np.array([second_half_mean(sfo, r) for r in runs]), (epsilon,))[0] for runs in norms])
     medians = np.median(hits, axis=1)
     best = int(np.argmin(medians))
     return Point(epsilon, CONSTANT_RATES[best], float(medians[best]), hits[best], sizes)

@@ -156,7 +156,7 @@ def _figure(columns: int, rows: int) -> Iterator[tuple[Any, Any]]:
         "grid.linewidth": 0.3,
     }
     with mpl.rc_context(settings):
-        figure = Figure(figsize=(3.7 * columns + (1.8 if columns < 3 else 0), 2.9 * rows + 0.5), layout="constrained")
+        figure = Figure(figsize=(3.7 * columns + (1.8 if columns < 3 else 0), 3.1 * rows + 0.5), layout="constrained")
         FigureCanvasAgg(figure)
         yield figure, figure.subplots(rows, columns, squeeze=False)
 
@@ -202,6 +202,8 @@ def _plot(
         marker=style.marker,
         markersize=style.marker_size,
         markerfacecolor=style.light if style.filled else "white",
+        markeredgecolor="white" if style.filled else style.light,
+        markeredgewidth=0.4 if style.filled else 0.9,
         markevery=(position % 5 + 1, max(1, len(x) // 8)),
         label=label,
     )

@@ -50,6 +50,18 @@ class Run:
     jobs: int = 1
 
 
+def is_finished(experiment: Experiment, run: Run) -> bool:
+    """Whether there is nothing left to compute or to time."""
+    try:
+        result = run.store.result(experiment.name)
+    except UsageError:
+        return False
+    if result is None or not result.timed:
+        return False
+    units = units_of(experiment, run.asked, run.place)
+    return result.fingerprint == storage.fingerprint({unit.key: fingerprint(unit) for unit in units})
+
+
 def run_experiment(experiment: Experiment, run: Run, display: Display) -> tuple[ExperimentResult, bool]:
     """The result of an experiment, as yet without run times, and whether anything had to be computed for it."""
     units = units_of(experiment, run.asked, run.place)

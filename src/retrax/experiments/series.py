@@ -76,9 +76,18 @@ AVERAGED = Series(
 )
 
 
-def beside(panel: str = "") -> tuple[Series, ...]:
+def beside(first_batch_size: int, panel: str = "") -> tuple[Series, ...]:
     """What stands beside the paper's methods in every comparison, in its own line style."""
-    return (dataclasses.replace(AVERAGED, panel=panel),)
+    untuned = rsrm(
+        first_batch_size,
+        key="rsrm-untuned",
+        label="RSRM (untuned)",
+        rates=(),
+        in_paper=False,
+        panel=panel,
+        note="rx.rsrm() without a number: it finds η and ρ by itself",
+    )
+    return untuned, dataclasses.replace(AVERAGED, panel=panel)
 
 
 _USUAL = "β as usual since Adam: 0.9 for the momentum, 0.999 for the adaptation; the paper prints the reverse"
@@ -113,7 +122,7 @@ def compared(first_batch_size: int) -> tuple[Series, ...]:
             in_paper=False,
             note=_USUAL,
         ),
-        *beside(),
+        *beside(first_batch_size),
     )
 
 
@@ -123,12 +132,12 @@ def fixed_rates(rates: tuple[float, ...], first_batch_size: int) -> tuple[Series
         rsrm(first_batch_size, key=f"rsrm-eta-{rate:g}".replace(".", "p"), label=f"RSRM η₀={rate:g}", rates=(rate,))
         for rate in rates
     )
-    return (*curves, dataclasses.replace(RSGD, label="RSGD (best η₀)"), *beside())
+    return (*curves, dataclasses.replace(RSGD, label="RSGD (best η₀)"), *beside(first_batch_size))
 
 
 def first_batches(sizes: tuple[int, ...]) -> tuple[Series, ...]:
     """RSRM with each first batch, η₀ tuned for each (Fig. 1h)."""
-    return (*(rsrm(size, key=f"rsrm-first-{size}", label=f"RSRM |S₀|={size}") for size in sizes), *beside())
+    return (*(rsrm(size, key=f"rsrm-first-{size}", label=f"RSRM |S₀|={size}") for size in sizes), *beside(100))
 
 
 def transports() -> tuple[Series, ...]:
@@ -163,5 +172,5 @@ def finite_sum(first_batch_size: int) -> tuple[Series, ...]:
         Series("rasa-lr", "RASA-LR", "rasa", (("sides", "LR"), ("beta", 0.9)), panel="finite"),
         Series("rsvrg", "RSVRG", "rsvrg", in_paper=False, panel="finite", note=note),
         Series("rsrg", "RSRG", "rsrg", in_paper=False, panel="finite", note=note),
-        *beside("finite"),
+        *beside(first_batch_size, "finite"),
     )

@@ -14,7 +14,7 @@ class Style:
     dash: tuple[float, ...]
     marker: str
     width: float = 1.4
-    marker_size: float = 3.6
+    marker_size: float = 4.6
     filled: bool = True
 
 

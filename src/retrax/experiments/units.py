@@ -134,13 +134,13 @@ class ComplexityUnit:
     @property
     def records(self) -> int:
         """Of a run."""
-        return 100 * complexity.LENGTHS
+        return 100 * len(complexity.LENGTHS)
 
     @property
     def weight(self) -> float:
         """Roughly how long it takes, in runs."""
         tuned = complexity.TUNING_SHARE * len(complexity.RATES) * len(self.budget.tuning_seeds)
-        return 4 / 3 * (tuned + len(self.budget.seeds))  # 1 + 1/4 + 1/16 + ... lengths
+        return sum(complexity.LENGTHS) * (tuned + len(self.budget.seeds))
 
     def content(self) -> tuple[object, ...]:
         """All that its numbers depend on."""

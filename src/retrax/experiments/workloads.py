@@ -13,7 +13,7 @@ import numpy as np
 from retrax.experiments import storage
 from retrax.experiments.results import Optimum
 from retrax.experiments.series import Options
-from retrax.experiments.specs import ProblemSpec, UsageError
+from retrax.experiments.specs import Experiment, ProblemSpec, UsageError
 
 CACHE_ENVIRONMENT = "RETRAX_CACHE"
 
@@ -137,16 +137,18 @@ def _load(spec: ProblemSpec, place: Place) -> tuple[np.ndarray, str]:
 
 @functools.lru_cache(maxsize=2)
 def build(spec: ProblemSpec, place: Place, options: Options = ()) -> Any:
-    """The problem, with `options` as further arguments."""
+    """The problem, with `options` as further arguments; the option `scale` multiplies the data."""
     from retrax import problems
 
-    array = samples(spec, place).array
     arguments: dict[str, Any] = dict(options)
+    scale = arguments.pop("scale", 1.0)
+    array = scale * samples(spec, place).array if scale != 1 else samples(spec, place).array
     try:
         if spec.family == "pca":
             return problems.PCA(array, spec.rank or 1, **arguments)
         if spec.family == "ica":
-            return problems.JointDiagonalization(array, spec.rank, **arguments, optimum=_known_optimum(spec, place))
+            optimum = scale**2 * _known_optimum(spec, place)
+            return problems.JointDiagonalization(array, spec.rank, **arguments, optimum=optimum)
         return problems.Centroid(array, **arguments)
     except ValueError as error:
         raise UsageError(f"{spec.data} cannot be used: {error}") from error
@@ -183,6 +185,14 @@ def is_available(spec: ProblemSpec, place: Place) -> bool:
     from retrax import datasets
 
     return datasets.available(place.data)[spec.data] is not None
+
+
+def at_hand(experiment: Experiment, place: Place) -> Experiment:
+    """The experiment without the panels whose data are missing."""
+    there = tuple(panel for panel in experiment.panels if is_available(panel[2], place))
+    keys = {key for key, _, _ in there}
+    series = tuple(one for one in experiment.series if not experiment.panels or one.panel in keys)
+    return dataclasses.replace(experiment, panels=there, series=series)
 
 
 def require(spec: ProblemSpec, place: Place) -> None:
