@@ -7,6 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+TEMPORARY = ".retrax-*.part"
+"""What files are called while they are being written; a killed process may leave some."""
+
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Create or replace a file through `write`; a failure or a crash leaves the old file or none, never half of one.
@@ -15,7 +18,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     the old one's place once it is on the disk. (Not `tempfile`: its files stay private, and folders are often shared.)
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".retrax-{secrets.token_hex(16)}.part")
+    temporary = path.with_name(TEMPORARY.replace("*", secrets.token_hex(16)))
     try:
         with temporary.open("xb") as file:
             write(file)

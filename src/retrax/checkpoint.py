@@ -17,13 +17,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from retrax._checks import integer
+from retrax._files import TEMPORARY, write_atomically
 from retrax.drivers.devices import largest
-from retrax.settings import Settings, integer
+from retrax.settings import Settings
 
 _MAGIC = b"RETRAX CHECKPOINT\n"
 _VERSION = 1
 _NAME = re.compile(r"step-(\d{9,})\.ckpt")
-_TEMPORARY = ".tmp"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,14 +84,7 @@ def decode(content: bytes) -> Snapshot:
 
 def write(path: str | os.PathLike[str], snapshot: Snapshot) -> None:
     """Write a file that is either whole or not there."""
-    target = Path(path)
-    temporary = target.with_name(target.name + _TEMPORARY)
-    with open(temporary, "wb") as file:
-        file.write(encode(snapshot))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, target)
-    _flush_directory(target.parent)
+    write_atomically(Path(path), lambda file: file.write(encode(snapshot)))
 
 
 def read(path: str | os.PathLike[str]) -> Snapshot:
@@ -117,7 +111,7 @@ class Folder:
     def prepare(self) -> None:
         """Make the directory, and remove what an interrupted write has left."""
         self.path.mkdir(parents=True, exist_ok=True)
-        for leftover in self.path.glob(f"step-*.ckpt{_TEMPORARY}"):
+        for leftover in self.path.glob(TEMPORARY):
             leftover.unlink()
 
     def steps(self) -> list[int]:
@@ -189,17 +183,6 @@ class Keeper:
         if self.settings.several_processes:
             largest(step)
         self.last_step = step
-
-
-def _flush_directory(path: Path) -> None:
-    """Make a renaming last (Windows has no such call, and needs none)."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def fingerprint(settings: Settings) -> dict[str, str]:

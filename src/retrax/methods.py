@@ -9,6 +9,7 @@ import numbers
 from typing import Any, NamedTuple
 
 from retrax import _linalg, schedules
+from retrax._checks import integer
 from retrax._tree import pytree, scale, static
 from retrax.estimators import SVRG, AutomaticMomentum, Estimate, Momentum, Plain, RecursiveMomentum
 from retrax.estimators.base import zeros
@@ -296,9 +297,8 @@ def rspider(learning_rate: Any, restart_every: int | str = "epoch") -> Method:
 
 
 def _restarting(estimator: Any, scaling: Any, learning_rate: Any, restart_every: int | str, name: str) -> Method:
-    whole = isinstance(restart_every, numbers.Integral) and not isinstance(restart_every, bool)
-    if restart_every != "epoch" and not (whole and restart_every >= 1):  # type: ignore[operator]
-        raise ValueError(f"restart_every must be a positive number of steps or 'epoch', not {restart_every!r}")
+    if restart_every != "epoch":
+        restart_every = integer(restart_every, "restart_every, unless it is 'epoch',", least=1)
     return Method(
         estimator,
         scaling,

@@ -6,6 +6,7 @@ import numbers
 from collections.abc import Callable
 from typing import Any
 
+from retrax._checks import integer
 from retrax._precision import precision
 from retrax.checkpoint import Checkpoint, Keeper
 from retrax.methods import Method
@@ -13,7 +14,7 @@ from retrax.problems.base import Problem
 from retrax.progress import ProgressLine
 from retrax.recording import History, InterruptedRun, Record, Result, Row, TerminatedRun
 from retrax.run import Run, Watch
-from retrax.settings import Settings, integer
+from retrax.settings import Settings
 from retrax.typing import Point
 
 

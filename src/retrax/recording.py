@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from retrax._checks import integer
+
 
 class Status(enum.Enum):
     """How a run ended."""
@@ -40,10 +42,8 @@ class Record:
 
     def __post_init__(self) -> None:
         for name in ("every", "points", "samples"):
-            value = getattr(self, name)
-            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            if value is not None and not (whole and value >= 1):
-                raise ValueError(f"Record: {name} must be a positive integer, not {value!r}")
+            if getattr(self, name) is not None:
+                integer(getattr(self, name), f"Record: {name}", least=1)
 
     def interval(self, steps: int | None) -> int | None:
         """Steps between two measurements; None for a run without a planned end that says nothing of them."""

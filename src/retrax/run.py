@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from retrax._checks import integer
 from retrax._precision import precision
 from retrax.checkpoint import Keeper, Snapshot, check_snapshot, fingerprint, read, write
 from retrax.drivers.devices import largest
@@ -19,7 +20,7 @@ from retrax.plan import Position
 from retrax.problems.base import Problem
 from retrax.progress import ProgressLine
 from retrax.recording import History, Record, Result, Row, Status, interruption
-from retrax.settings import Settings, integer
+from retrax.settings import Settings
 from retrax.sources import Feed, Stretch
 from retrax.sources.prefetch import Prefetch
 from retrax.sources.pushed import PushedFeed

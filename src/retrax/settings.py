@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from retrax import schedules
+from retrax._checks import integer
 from retrax._precision import precision
 from retrax.drivers.base import Driver
 from retrax.drivers.eager import EagerDriver
@@ -180,13 +181,6 @@ def _start(x0: Point, manifold: Manifold) -> Point:
 def _check_single(manifold: Manifold, point: Any) -> None:
     if tuple(point.shape) != tuple(manifold.ambient_shape):
         raise ValueError(f"x0 has shape {tuple(point.shape)}, but a point on {manifold} has {manifold.ambient_shape}")
-
-
-def integer(value: Any, name: str, least: int) -> int:
-    """`value` as an int, or a ValueError that names it."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
-    return int(value)
 
 
 def _size_schedule(value: Any, name: str) -> Callable[[int], int]:

@@ -162,7 +162,7 @@ def test_a_diverged_run_leaves_no_diverged_checkpoint(tmp_path):
 
 
 def test_the_last_k_are_kept_and_leftovers_removed(tmp_path):
-    (tmp_path / "step-000000007.ckpt.tmp").write_bytes(b"torn")
+    (tmp_path / ".retrax-0123.part").write_bytes(b"torn")
     (tmp_path / "notes.txt").write_text("mine")
     rx.minimize(problem(samples()), **settings("rsrm", checkpoint=Checkpoint(tmp_path, every=40, keep=2)))
     assert sorted(path.name for path in tmp_path.iterdir()) == [

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import retrax as rx
+from retrax._files import TEMPORARY
 from retrax.checkpoint import Checkpoint, Folder
 
 from .runs import assert_same, no_thread_left, problem, samples, saved
@@ -40,7 +41,7 @@ def assert_nothing_half_written(directory):
         folder.newest(lambda snapshot: None)
         assert folder.file(step).stat().st_size > 0
     names = {path.name for path in Path(directory).iterdir()} - {folder.file(step).name for step in folder.steps()}
-    assert all(name.endswith(".ckpt.tmp") for name in names)
+    assert all(Path(name).match(TEMPORARY) for name in names)
     assert len(names) <= 1
 
 
@@ -75,7 +76,7 @@ def test_a_killed_run_ends_with_the_same_bits(name, tmp_path):
         assert set(one) == set(other)
         for column in one:
             np.testing.assert_array_equal(one[column], other[column], err_msg=column)
-    assert not list(directory.glob("*.tmp"))
+    assert not list(directory.glob(TEMPORARY))
     assert folder.steps()[-1] == STEPS
     print(f"{name}: killed {kills} times, with checkpoints at steps {reached}")
 

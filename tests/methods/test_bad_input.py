@@ -115,7 +115,7 @@ def test_rasa_has_three_kinds_of_sides(sides):
 @pytest.mark.parametrize("every", [0, -3, 2.5, "often", True, None])
 @pytest.mark.parametrize("factory", [rx.rsvrg, rx.rsrg, rx.rspider])
 def test_restarts_come_after_a_positive_number_of_steps(factory, every):
-    with pytest.raises(ValueError, match="restart_every must be a positive number of steps or 'epoch'"):
+    with pytest.raises(ValueError, match="restart_every, unless it is 'epoch', must be an integer of at least 1"):
         factory(0.1, restart_every=every)
 
 
@@ -185,7 +185,7 @@ def test_stop_rules():
 
 @pytest.mark.parametrize("record", [0, -5, 2.5, "all", True])
 def test_records(record):
-    refused(ValueError, "must be a positive integer", record=record)
+    refused(ValueError, "must be an integer of at least 1", record=record)
 
 
 # --- drivers and dtypes ---------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ def test_an_empty_history_has_no_columns():
 
 @pytest.mark.parametrize("changes", [{"every": 0}, {"every": 2.5}, {"every": True}, {"points": -1}, {"samples": 0}])
 def test_records_refuse_intervals_that_are_no_positive_integers(changes):
-    with pytest.raises(ValueError, match="must be a positive integer"):
+    with pytest.raises(ValueError, match="must be an integer of at least 1"):
         rx.Record(**changes)
 
 

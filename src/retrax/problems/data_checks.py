@@ -60,13 +60,6 @@ def positive_definite_matrices(data: Any, name: str = "matrices") -> np.ndarray:
     return array
 
 
-def rank_between(rank: Any, largest: int) -> int:
-    """An integer in 1..largest."""
-    if isinstance(rank, bool) or not hasattr(rank, "__index__") or not 1 <= rank <= largest:
-        raise ValueError(f"rank must be an integer from 1 to {largest}, not {rank!r}")
-    return int(rank)
-
-
 def _floating(data: Any, name: str) -> np.ndarray:
     array = np.load(data, mmap_mode="r") if isinstance(data, str | os.PathLike) else np.asarray(data)
     if array.dtype.kind in "iub":

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from retrax import _linalg
+from retrax._checks import integer
 from retrax._tree import pytree, static
 from retrax.manifolds import Stiefel
 from retrax.manifolds.base import Manifold
@@ -78,7 +79,7 @@ class JointDiagonalization(Problem):
     ) -> None:
         data = data_checks.symmetric_matrices(matrices)
         size = data.shape[-1]
-        rank = size if rank is None else data_checks.rank_between(rank, size)
+        rank = size if rank is None else integer(rank, "rank", least=1, most=size)
         manifold = Stiefel(size, rank, retraction=retraction, transport=transport)
         super().__init__(loss, manifold, data, gradient=gradient, optimum=optimum)
 

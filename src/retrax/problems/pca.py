@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from retrax import _linalg
+from retrax._checks import integer
 from retrax._tree import pytree, static
 from retrax.manifolds import Grassmann
 from retrax.manifolds.base import Manifold
@@ -80,7 +81,7 @@ class PCA(Problem):
         transport: str = "projection",
     ) -> None:
         data = data_checks.sample_matrix(X)
-        rank = data_checks.rank_between(rank, data.shape[1])
+        rank = integer(rank, "rank", least=1, most=data.shape[1])
         if center:
             data = data - data.mean(axis=0)
         manifold = Grassmann(data.shape[1], rank, retraction=retraction, transport=transport)
