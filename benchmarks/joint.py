@@ -141,6 +141,6 @@ def _solve(case: Case, start: np.ndarray, tolerance: float) -> tuple[float, floa
     begin = time.perf_counter()
     problem = rx.problems.JointDiagonalization(case.data)
     moment = problem.fourth_moment
-    mean = functools.partial(joint_diagonalization.FourthMoment, problem.manifold)
+    mean = functools.partial(joint_diagonalization.FourthMoment, problem.manifold, len(case.data))
     _, value = deterministic.best_of(problem.manifold, lambda: mean(jnp.asarray(moment)), [start], tolerance)
     return time.perf_counter() - begin, value

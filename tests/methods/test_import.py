@@ -25,7 +25,7 @@ print(rx.Grassmann.__name__, "jax" in sys.modules, "retrax.datasets" in sys.modu
 
 
 def test_functions_keep_their_names_when_their_modules_are_imported_first():
-    for module in ("minimize", "sweep", "problems.pca", "checkpoint", "drivers.jax", "methods", "sources"):
+    for module in ("minimizing", "sweeping", "problems.pca", "checkpoint", "drivers.jax", "methods", "sources"):
         script = f"import retrax.{module}, retrax as rx; print(callable(rx.minimize), callable(rx.sweep))"
         assert python(script) == "True True\n", module
 

@@ -106,7 +106,7 @@ class Unread(rx.estimators.Memoryless):
     def update(self, manifold: Any, oracle: Any, x: Any, last: Any, memory: Any, t: Any) -> Any:
         """d_t = grad f_S(x_t)."""
         gradient = oracle(x)
-        return rx.estimators.Estimate(gradient, gradient, here=self.weight * gradient), ()
+        return rx.estimators.Estimate(gradient, gradient, Anchored(x, self.weight * gradient)), ()
 
 
 @rx.pytree
