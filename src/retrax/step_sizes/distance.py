@@ -31,9 +31,10 @@ class DistanceOverGradients:
     direction, so that beside `Normalised` G_t = t (NRDoG). Dodd, Sharrock & Nemeth (2024), Algorithms 1 to 3.
 
     `initial_distance` is ε. `curvature` is a lower bound κ of the sectional curvature: ζ(r) = √|κ| r / tanh(√|κ| r)
-    for κ < 0, and 1 otherwise. It belongs to the manifold: 0 is right for Euclidean space, spheres, Stiefel and
-    Grassmann manifolds, whose curvature is nowhere negative; -1/2 for SPD(d), d ≥ 2, where the curvature of the plane
-    of orthonormal u, v at the identity is -‖uv - vu‖²/4, and ‖uv - vu‖² ≤ 2 (Böttcher & Wenzel 2008).
+    for κ < 0, and 1 otherwise. It belongs to the manifold: 0 is right for Euclidean space, spheres and Grassmann
+    manifolds; -1/2 for SPD(d), where the curvature of the plane of orthonormal u, v at the identity is -‖uv - vu‖²/4,
+    ‖uv - vu‖² ≤ 2 (Böttcher & Wenzel 2008), and for Stiefel(d, r), where it is ‖uvᵀ‖² - ‖sym(uᵀv)‖² (Gauss's equation)
+    and ‖sym(uᵀv)‖² ≤ (1 + ‖uvᵀ‖²)/2.
 
     Distances are the manifold's own; where it has none (Stiefel), ‖P_x(x - x_1)‖, the same to first order. On a
     product they add up as squares do.
