@@ -207,6 +207,17 @@ def _atan_sqrt(xp: Any, w: Array) -> Array:
     return _near_zero(xp, w, lambda v: xp.atan(xp.sqrt(v)) / xp.sqrt(v), lambda v: 1 - v / 3 + v**2 / 5 - v**3 / 7)
 
 
+def _squared_angle(xp: Any, w: Array) -> Array:
+    """asin(√w)², for w in [0, 1] up to rounding."""
+    inside = xp.where(w < 1, w, 1 + 0 * w)
+    return _near_zero(
+        xp,
+        inside,
+        lambda v: xp.atan2(xp.sqrt(v), xp.sqrt(1 - v)) ** 2,
+        lambda v: v + v**2 / 3 + v**3 * 8 / 45 + v**4 * 4 / 35,
+    )
+
+
 # First divided differences (f(a) - f(b)) / (a - b), written without cancellation.
 def _exp_difference(xp: Any, a: Array, b: Array) -> Array:
     half = (a - b) / 2
@@ -261,7 +272,11 @@ _FUNCTIONS = {
     "cos of root": _Function(_cos_sqrt, _difference_from(_cos_sqrt)),
     "sinc of root": _Function(_sinc_sqrt, _difference_from(_sinc_sqrt)),
     "atanc of root": _Function(_atan_sqrt, _difference_from(_atan_sqrt)),
+    # Of s = sin² θ: θ².
+    "squared angle": _Function(_squared_angle, _difference_from(_squared_angle)),
 }
+_OF_POSITIVE = frozenset({"log", "squared angle"})
+"""Functions of positive matrices, whose eigenproblems have a kernel of their own."""
 
 
 def _exp_by_products(a: Array) -> Array:
@@ -288,8 +303,8 @@ _MOST_SQUARINGS = 64
 def _spectral_jax(names: tuple[str, ...], a: Array) -> tuple[Array, ...]:
     if is_traced(a) and names == ("exp",):
         return (_exp_by_products(a),)
-    positive = names == ("log",)
-    values, vectors = _jacobi.positive_eigh(a) if positive and _kernel.suits(a) else eigh(a)
+    positive = _kernel.suits(a) and _OF_POSITIVE.issuperset(names)
+    values, vectors = _jacobi.positive_eigh(a) if positive else eigh(a)
     return tuple(_rebuild(vectors, _FUNCTIONS[name].value(jnp, values)) for name in names)
 
 

@@ -28,14 +28,18 @@ from retrax.methods import (
     Method,
     crmsprop,
     csgd_m,
+    nrdog,
     radam,
     ramsgrad,
     rasa,
+    rdog,
+    rdowg,
     rsgd,
     rspider,
     rsrg,
     rsrm,
     rsvrg,
+    storm_plus,
 )
 from retrax.minimizing import minimize
 from retrax.problems import Problem

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 from retrax import _linalg, schedules
 from retrax._checks import integer
 from retrax._tree import pytree, scale, static
-from retrax.estimators import SVRG, AutomaticMomentum, Estimate, Momentum, Plain, RecursiveMomentum
+from retrax.estimators import SVRG, AutomaticMomentum, Estimate, Momentum, Plain, RecursiveMomentum, StormPlus
 from retrax.estimators.base import zeros
 from retrax.manifolds.base import Manifold, scaled
 from retrax.scalings import RASA, AMSGrad, Coordinatewise, Identity, Normalised
-from retrax.step_sizes import Secant
+from retrax.step_sizes import CubeRoot, DistanceOverGradients, Secant
 from retrax.typing import Array, Oracle, Point, Step
 
 
@@ -307,6 +307,59 @@ def _restarting(estimator: Any, scaling: Any, learning_rate: Any, restart_every:
         restart_every=restart_every,
         first_batch_size="all",
     )
+
+
+def rdog(initial_distance: float = 1e-6, curvature: float = 0.0) -> Method:
+    """RDoG, Riemannian distance over gradients: RSGD with η_t = r̄_t / √(ζ(r̄_t) Σ_{s≤t} ‖grad f_S(x_s)‖²).
+
+    r̄_t is the largest distance from the start so far, at least `initial_distance`; `curvature` is a lower bound of the
+    sectional curvature, and ζ corrects for it (see `step_sizes.DistanceOverGradients`). Dodd, Sharrock & Nemeth (2024),
+    Algorithm 1. Choose it where no step size is known and samples are cheap; `average=True` of `minimize` gives the
+    averaged iterate that its theory is about. Cost: b SFO a step, and one distance.
+    """
+    return Method(Plain(), Identity(), _distance(initial_distance, curvature), "RDoG")
+
+
+def rdowg(initial_distance: float = 1e-6, curvature: float = 0.0) -> Method:
+    """RDoWG, distance over weighted gradients: η_t = w_t / √(Σ_{s≤t} w_s ‖grad f_S(x_s)‖²) with w_t = r̄_t²/ζ(r̄_t).
+
+    As `rdog`, but forgets the gradients from before the run got anywhere: its steps are larger, up to the edge of
+    stability. Dodd, Sharrock & Nemeth (2024), Algorithm 3. Cost: b SFO a step, and one distance.
+    """
+    return Method(Plain(), Identity(), _distance(initial_distance, curvature, weighted=True), "RDoWG")
+
+
+def nrdog(initial_distance: float = 1e-6, curvature: float = 0.0) -> Method:
+    """NRDoG, normalised RDoG: x_{t+1} = R(-η_t g_t/‖g_t‖), η_t = r̄_t / √(ζ(r̄_t) t): RDoG on unit gradients.
+
+    The scale of the loss does not matter at all. Dodd, Sharrock & Nemeth (2024), Algorithm 2. Cost: b SFO a step, and
+    one distance.
+    """
+    return Method(Plain(), Normalised(), _distance(initial_distance, curvature), "NRDoG")
+
+
+def _distance(initial_distance: Any, curvature: Any, *, weighted: bool = False) -> DistanceOverGradients:
+    for value, name in ((initial_distance, "initial_distance"), (curvature, "curvature")):
+        if not schedules.is_number(value):
+            raise TypeError(f"{name} must be a number, not {type(value).__name__}: {value!r}")
+    if isinstance(initial_distance, numbers.Real) and not (math.isfinite(initial_distance) and initial_distance > 0):
+        raise ValueError(f"initial_distance must be positive and finite, not {initial_distance!r}; try 1e-6")
+    if _linalg.is_traced(curvature):
+        raise TypeError("curvature is part of the program, not data: give it as a Python number")
+    if not math.isfinite(curvature):
+        raise ValueError(f"curvature must be a finite lower bound of the sectional curvature, not {curvature!r}")
+    return DistanceOverGradients(initial_distance, float(curvature), weighted)
+
+
+def storm_plus() -> Method:
+    """STORM+ with transports: recursive momentum that sets its weight a_t and its step size by itself.
+
+    d_t = grad f_S(x_t) + (1 - a_t) T(d_{t-1} - grad f_S(x_{t-1})), a_t = (1 + Σ_{i<t} ‖g_i‖²)^(-2/3) with the
+    mini-batch gradients g_i, η_t = (Σ_{i≤t} ‖d_i‖²/a_{i+1})^(-1/3). Levy, Kavis & Cevher (2021), Algorithm 1, there in
+    Euclidean space.
+    Nothing to choose, but the scale of the loss matters: bring gradients to order one. Cost: 2b SFO a step.
+    """
+    return Method(StormPlus(), Identity(), CubeRoot(), "STORM+")
 
 
 def _adaptation(beta: float, epsilon: float) -> tuple[float, float]:

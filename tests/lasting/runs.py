@@ -24,6 +24,8 @@ METHODS = {
     "rsvrg": rx.rsvrg(0.001, restart_every=70),
     "rsrg": rx.rsrg(0.001, restart_every=70),
     "rspider": rx.rspider(0.001, restart_every=70),
+    "rdog": rx.rdog(),
+    "storm_plus": rx.storm_plus(),
 }
 
 

@@ -25,9 +25,16 @@ class Geometry:
     gradient: Callable[..., Any]
     """(x, ambient gradient) -> Riemannian gradient."""
     inner: Callable[..., float] = lambda x, u, v: float(np.sum(u * v))
+    distance: Callable[..., float] | None = None
 
     def norm(self, x, u):
         return np.sqrt(self.inner(x, u, u))
+
+    def length_from(self, start, x):
+        """The distance, or where there is none the length of the chord, made tangent at x."""
+        if self.distance is not None:
+            return self.distance(start, x)
+        return self.norm(x, self.project(x, x - start))
 
 
 # --- pieces ---------------------------------------------------------------------------------------------------
@@ -133,8 +140,15 @@ def _spd_inner(x, u, v):
 # --- geometries -----------------------------------------------------------------------------------------------
 
 
-def _embedded(project, retract, transport=None):
-    return Geometry(project, retract, transport or (lambda x, y, u: project(y, u)), gradient=project)
+def _angles(x, y):
+    """The root of the sum of squared principal angles between the columns' spans; of unit vectors, the angle."""
+    # For vectors the sign tells an acute angle from an obtuse one; subspaces have no sign.
+    cosines = np.linalg.svd(x.T @ y, compute_uv=False) if x.ndim == 2 else np.dot(x, y)
+    return np.linalg.norm(np.arccos(np.minimum(cosines, 1)))
+
+
+def _embedded(project, retract, transport=None, distance=None):
+    return Geometry(project, retract, transport or (lambda x, y, u: project(y, u)), gradient=project, distance=distance)
 
 
 def _spd(retract):
@@ -144,21 +158,28 @@ def _spd(retract):
         transport=_spd_parallel,
         gradient=lambda x, g: x @ _symmetric(g) @ x,
         inner=_spd_inner,
+        distance=lambda x, y: np.linalg.norm(np.log(scipy.linalg.eigvalsh(y, x))),
     )
 
 
-EUCLIDEAN = Geometry(lambda x, z: z, lambda x, u: x + u, lambda x, y, u: u, lambda x, g: g)
+EUCLIDEAN = Geometry(
+    lambda x, z: z,
+    lambda x, u: x + u,
+    lambda x, y, u: u,
+    lambda x, g: g,
+    distance=lambda x, y: np.linalg.norm(x - y),
+)
 
 GEOMETRIES = {
     "euclidean": EUCLIDEAN,
-    "sphere normalise projection": _embedded(_project_sphere, _normalise),
-    "sphere exp parallel": _embedded(_project_sphere, _great_circle, _parallel_sphere),
+    "sphere normalise projection": _embedded(_project_sphere, _normalise, distance=_angles),
+    "sphere exp parallel": _embedded(_project_sphere, _great_circle, _parallel_sphere, _angles),
     "stiefel qr projection": _embedded(_project_stiefel, _qr),
     "stiefel polar rotation": _embedded(_project_stiefel, _polar, _rotate_stiefel),
     "stiefel cayley rotation": _embedded(_project_stiefel, _cayley, _rotate_stiefel),
-    "grassmann polar projection": _embedded(_project_grassmann, _polar),
-    "grassmann qr parallel": _embedded(_project_grassmann, _qr, _rotate_grassmann),
-    "grassmann exp parallel": _embedded(_project_grassmann, _geodesic, _rotate_grassmann),
+    "grassmann polar projection": _embedded(_project_grassmann, _polar, distance=_angles),
+    "grassmann qr parallel": _embedded(_project_grassmann, _qr, _rotate_grassmann, _angles),
+    "grassmann exp parallel": _embedded(_project_grassmann, _geodesic, _rotate_grassmann, _angles),
     "spd exp parallel": _spd(_spd_exp),
     "spd second-order parallel": _spd(_spd_second_order),
 }
@@ -267,6 +288,45 @@ def rsvrg(geometry, grad, x, batches, eta):
         else:
             d = d - geometry.transport(anchor, x, grad(anchor, batch) - anchor_gradient)
         x = geometry.retract(x, -eta(t) * d)
+        points.append(x)
+        directions.append(d)
+    return points, directions
+
+
+def rdog(geometry, grad, x, batches, initial_distance, curvature, weighted=False, normalised=False):
+    """Dodd, Sharrock & Nemeth (2024): RDoG, with `weighted` RDoWG, with `normalised` NRDoG, each in its own form."""
+    points, directions, farthest, norms, weights = [x], [], initial_distance, [], []
+    for t, (_, batch) in enumerate(batches, start=1):
+        g = grad(x, batch)
+        farthest = max(farthest, geometry.length_from(points[0], x))
+        scaled = np.sqrt(-curvature) * farthest
+        zeta = scaled / np.tanh(scaled) if curvature < 0 else 1.0
+        norms.append(geometry.norm(x, g))
+        weights.append(farthest**2 / zeta)
+        if normalised:
+            eta = farthest / np.sqrt(zeta * t) / norms[-1]
+        elif weighted:
+            eta = weights[-1] / np.sqrt(np.dot(weights, np.square(norms)))
+        else:
+            eta = farthest / np.sqrt(zeta * np.sum(np.square(norms)))
+        x = geometry.retract(x, -eta * g)
+        points.append(x)
+        directions.append(g)
+    return points, directions
+
+
+def storm_plus(geometry, grad, x, batches):
+    """Levy, Kavis & Cevher (2021), Algorithm 1, with transports: a_{t+1} and η_t from all g_i and d_i up to t."""
+    points, directions, gradient_norms, weights, weighed = [x], [], [], [], []
+    for restart, batch in batches:
+        g = d = grad(x, batch)
+        if not restart:
+            previous = points[-2]
+            d = g + (1 - weights[-1]) * geometry.transport(previous, x, directions[-1] - grad(previous, batch))
+        gradient_norms.append(geometry.norm(x, g))
+        weights.append(1 / (1 + np.sum(np.square(gradient_norms))) ** (2 / 3))
+        weighed.append(geometry.norm(x, d) ** 2 / weights[-1])
+        x = geometry.retract(x, -d / np.cbrt(np.sum(weighed)))
         points.append(x)
         directions.append(d)
     return points, directions

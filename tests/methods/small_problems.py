@@ -128,6 +128,7 @@ def batches(
 # --- every method: Retrax's and the one by hand ---------------------------------------------------------------
 
 ETA, RHO, MOMENTUM, BETA, EPSILON, EVERY = 0.2, 0.6, 0.7, 0.6, 1e-3, 3
+DISTANCE, CURVATURE = 0.15, -0.5
 """Unlike the defaults, so that a swapped or forgotten one shows."""
 
 
@@ -158,6 +159,11 @@ def _by(function, eta, **numbers):
 _ADAM = {"momentum": MOMENTUM, "beta": BETA, "epsilon": EPSILON}
 _RASA = {"beta": BETA, "epsilon": EPSILON}
 
+
+def _dog(**variant):
+    return lambda *args: hand_computed.rdog(*args, DISTANCE, CURVATURE, **variant)
+
+
 PAIRS = {
     "rsgd": Pair(rx.rsgd(ETA), _by(hand_computed.rsgd, _falling)),
     "csgd_m": Pair(rx.csgd_m(ETA, MOMENTUM), _by(hand_computed.csgd_m, _falling, momentum=MOMENTUM)),
@@ -179,6 +185,10 @@ PAIRS = {
         rx.rspider(ETA, restart_every=EVERY),
         _by(hand_computed.rsrm, _constant, rho=lambda t: 0, normalised=True),
     ),
+    "rdog": Pair(rx.rdog(DISTANCE, CURVATURE), _dog()),
+    "rdowg": Pair(rx.rdowg(DISTANCE, CURVATURE), _dog(weighted=True)),
+    "nrdog": Pair(rx.nrdog(DISTANCE, CURVATURE), _dog(normalised=True)),
+    "storm_plus": Pair(rx.storm_plus(), hand_computed.storm_plus),
 }
 METHODS = {name: pair.method for name, pair in PAIRS.items()}
 

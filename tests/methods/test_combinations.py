@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import retrax as rx
-from retrax.estimators import SVRG, Momentum, RecursiveMomentum
-from retrax.scalings import RASA, AMSGrad, Coordinatewise, Normalised
+from retrax.estimators import SVRG, Momentum, RecursiveMomentum, StormPlus
+from retrax.scalings import RASA, AMSGrad, Coordinatewise, Identity, Normalised
 
 from .small_problems import METHODS, SAMPLES, batches, case, pca_loss
 
@@ -32,6 +32,8 @@ def spiked_problem():
             id="rsvrg × rmsprop",
         ),
         pytest.param(rx.Method(Momentum(constant(0.9)), Normalised(), power(0.1, -1 / 2)), id="normalised momentum"),
+        pytest.param(rx.rsrm(rx.step_sizes.DistanceOverGradients(1e-3)), id="rsrm × rdog"),
+        pytest.param(rx.Method(StormPlus(), Identity(), rx.step_sizes.Secant()), id="storm+ × secant"),
     ],
 )
 def test_untried_combinations_run_and_descend(method):
@@ -58,6 +60,10 @@ def test_every_method_descends(method):
         "rsvrg": rx.rsvrg(0.02),
         "rsrg": rx.rsrg(0.02),
         "rspider": rx.rspider(0.05),
+        "rdog": rx.rdog(1e-2),
+        "rdowg": rx.rdowg(1e-2),
+        "nrdog": rx.nrdog(1e-2),
+        "storm_plus": rx.storm_plus(),
     }
     result = rx.minimize(spiked_problem(), factory[method], steps=60, batch_size=10, record=60, driver="eager")
     assert result.history["gap"][-1] < 0.5 * result.history["gap"][0]
@@ -110,6 +116,10 @@ def test_methods_are_values():
         "RSVRG",
         "RSRG",
         "RSPIDER",
+        "RDoG",
+        "RDoWG",
+        "NRDoG",
+        "STORM+",
     ]
 
 

@@ -304,11 +304,30 @@ def test_a_loop_in_one_kernel_takes_the_same_steps(problem):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
 
 
+@pytest.mark.parametrize("name", ["polar", "centroid"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        rx.rdog(0.1),
+        rx.rdowg(0.1, -0.5),
+        rx.nrdog(0.1),
+        rx.storm_plus(),
+        rx.Method(rx.estimators.SVRG(), rx.scalings.Identity(), rx.step_sizes.Secant()),
+    ],
+    ids=["rdog", "rdowg", "nrdog", "storm+", "svrg × secant"],
+)
+def test_a_loop_in_one_kernel_may_leave_the_step_number_unused(name, method):
+    """These look at what was measured, not at t."""
+    expected, found = (eight_steps(READY_MADE[name], method, one_kernel) for one_kernel in (False, True))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
+
+
 ESTIMATORS = {
     "plain": rx.estimators.Plain(),
     "momentum": rx.estimators.Momentum(rx.schedules.constant(0.9)),
     "recursive": rx.estimators.RecursiveMomentum(rx.schedules.power(0.1, -2 / 3)),
     "svrg": rx.estimators.SVRG(),
+    "storm+": rx.estimators.StormPlus(),
 }
 SCALINGS = {
     "identity": rx.scalings.Identity(),
@@ -324,7 +343,9 @@ SCALINGS = {
 @pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)
 @pytest.mark.parametrize("problem", READY_MADE.values(), ids=READY_MADE)
 def test_every_combination_on_a_ready_made_problem_is_one_kernel(problem, estimator, scaling, dtype):
-    step_sizes = [rx.schedules.power(0.1, -1 / 2)]
+    step_sizes = [rx.schedules.power(0.1, -1 / 2), rx.step_sizes.DistanceOverGradients(curvature=-0.5)]
+    if isinstance(estimator, rx.estimators.StormPlus):
+        step_sizes.append(rx.step_sizes.CubeRoot())
     if estimator.evaluations == 2:
         step_sizes.append(rx.step_sizes.Secant())
     for step_size in step_sizes:

@@ -132,6 +132,7 @@ def test_public_names_exist():
 import retrax as rx
 assert all(hasattr(rx, name) for name in rx.__all__)
 names = "rsgd csgd_m crmsprop ramsgrad radam rasa rsrm rsvrg rsrg rspider minimize Problem Record Result Status History"
+names += " rdog rdowg nrdog storm_plus"
 print(sorted(set(names.split()) - set(rx.__all__)))
 """
     assert python(script) == "[]\n"

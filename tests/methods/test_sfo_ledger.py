@@ -51,7 +51,7 @@ def test_the_ledger_with_default_first_batches_and_batches_that_grow(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_two_point_methods_cost_two_per_sample(method):
-    two_points = method in ("rsrm", "rsvrg", "rsrg", "rspider")
+    two_points = method in ("rsrm", "rsvrg", "rsrg", "rspider", "storm_plus")
     assert METHODS[method].evaluations == (2 if two_points else 1)
 
 

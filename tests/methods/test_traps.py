@@ -10,7 +10,7 @@ from retrax.problems.base import BatchOracle
 
 from .small_problems import METHODS, SAMPLES, batches, case, pca_loss, spd_loss
 
-TWO_POINT_METHODS = ("rsrm", "rsvrg", "rsrg", "rspider")
+TWO_POINT_METHODS = ("rsrm", "rsvrg", "rsrg", "rspider", "storm_plus")
 
 
 class SpyingGrassmann(rx.Grassmann):
@@ -99,7 +99,7 @@ def test_trap_7_two_point_methods_pay_2b_for_an_inner_step(method):
 # --- trap 8 ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["rsgd", "crmsprop", "rasa-L", "rasa-R", "rasa-LR"])
+@pytest.mark.parametrize("method", ["rsgd", "crmsprop", "rasa-L", "rasa-R", "rasa-LR", "rdog", "rdowg", "nrdog"])
 def test_trap_8_methods_without_momentum_transport_nothing(method):
     manifold = spy()
     problem = rx.Problem(pca_loss, manifold, case("stiefel qr projection").problem.data)

@@ -91,6 +91,12 @@ METHODS = {
     "RSVRG": (rx.torch.RSVRG, {}, lambda: rx.rsvrg(0.02, restart_every=20), 20),
     "RSRG": (rx.torch.RSRG, {}, lambda: rx.rsrg(0.02, restart_every=20), 20),
 }
+UNTUNED = {
+    "RDoG": (rx.torch.RDoG, {"initial_distance": 0.1, "curvature": -0.5}, lambda: rx.rdog(0.1, -0.5)),
+    "RDoWG": (rx.torch.RDoWG, {"initial_distance": 0.1}, lambda: rx.rdowg(0.1)),
+    "NRDoG": (rx.torch.NRDoG, {"initial_distance": 0.1}, lambda: rx.nrdog(0.1)),
+    "StormPlus": (rx.torch.StormPlus, {}, rx.storm_plus),
+}
 MANIFOLDS = {
     "grassmann": rx.Grassmann(20, 4, retraction="exp", transport="parallel"),
     "stiefel": rx.Stiefel(20, 4, transport="rotation"),
@@ -110,13 +116,24 @@ def weighted_loss(x, batch):
 @pytest.mark.parametrize("name", METHODS)
 def test_every_optimizer_equals_the_eager_engine(name, manifold):
     optimizer, options, method, restart_every = METHODS[name]
+    check_against_eager(manifold, optimizer, {"lr": 0.02, **options}, method(), restart_every)
+
+
+@pytest.mark.parametrize("manifold", MANIFOLDS.values(), ids=MANIFOLDS.keys())
+@pytest.mark.parametrize("name", UNTUNED)
+def test_every_optimizer_without_a_rate_equals_the_eager_engine(name, manifold):
+    optimizer, options, method = UNTUNED[name]
+    check_against_eager(manifold, optimizer, options, method())
+
+
+def check_against_eager(manifold, optimizer, options, method, restart_every=None):
     samples = data()
     problem = rx.Problem(lambda x, batch: jnp.asarray(weighted_loss(x, batch)), manifold, samples)
     start = rx.Stiefel(20, 4).random_point(np.random.default_rng(1).standard_normal((20, 4)))
     first = len(samples) if restart_every else 40
     result = rx.minimize(
         problem,
-        method(),
+        method,
         steps=50,
         batch_size=5,
         first_batch_size=first,
@@ -126,7 +143,7 @@ def test_every_optimizer_equals_the_eager_engine(name, manifold):
         driver="eager",
     )
     found = run_torch(
-        lambda p: optimizer([{"params": [p], "manifold": manifold}], lr=0.02, **options),
+        lambda p: optimizer([{"params": [p], "manifold": manifold}], **options),
         weighted_loss,
         start,
         Batches(samples, 5, first, restart_every),

@@ -5,6 +5,7 @@ from retrax.estimators.base import Estimate, Estimator, EvaluatesAll, Memoryless
 from retrax.estimators.momentum import Momentum
 from retrax.estimators.plain import Plain
 from retrax.estimators.recursive_momentum import RecursiveMomentum
+from retrax.estimators.storm_plus import StormPlus
 from retrax.estimators.svrg import SVRG
 
 __all__ = [
@@ -17,4 +18,5 @@ __all__ = [
     "Momentum",
     "Plain",
     "RecursiveMomentum",
+    "StormPlus",
 ]

@@ -20,6 +20,8 @@ class Estimate(NamedTuple):
     """Whether `elsewhere` is the point that the last step was taken from."""
     moves: Array | None = None
     """Whether the direction is worth a step; where it is not, the point stays. None: always."""
+    next_weight: Array | None = None
+    """ρ_{t+1}, where the estimator finds it from what it has seen up to now."""
 
 
 class Estimator(Protocol):

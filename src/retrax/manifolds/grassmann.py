@@ -64,5 +64,12 @@ class Grassmann(_orthonormal.OrthonormalColumns):
         return m @ angles
 
     def distance(self, x: Array, y: Array) -> Array:
-        """The root of the sum of squared principal angles."""
-        return self.norm(x, self.log(x, y))
+        """The root of the sum of squared principal angles, also where some are right angles.
+
+        Their squared sines are the eigenvalues of sᵀs with s = (I - xxᵀ) y.
+        """
+        xp, sideways = _linalg.namespace(x), self.project(x, y)
+        # The least positive number keeps the eigenproblem away from a matrix of zeros, at y = x.
+        squared_sines = sideways.mT @ sideways + xp.finfo(x.dtype).smallest_normal * _linalg.identity_like(x)
+        (squared_angles,) = _linalg.symmetric_functions(squared_sines, "squared angle")
+        return _linalg.safe_sqrt(_linalg.frobenius(squared_angles, _linalg.identity_like(x)))

@@ -12,7 +12,21 @@ except ModuleNotFoundError as error:
     raise ImportError('retrax.torch needs PyTorch: pip install "retrax[torch]"') from None
 
 from retrax.torch.initial import orthogonal_, positive_definite_, unit_
-from retrax.torch.methods import CSGDM, RADAM, RASA, RSGD, RSRG, RSRM, RSVRG, CRMSProp, RAMSGrad
+from retrax.torch.methods import (
+    CSGDM,
+    RADAM,
+    RASA,
+    RSGD,
+    RSRG,
+    RSRM,
+    RSVRG,
+    CRMSProp,
+    NRDoG,
+    RAMSGrad,
+    RDoG,
+    RDoWG,
+    StormPlus,
+)
 from retrax.torch.optimizer import RiemannianOptimizer
 from retrax.torch.parameters import violation
 
@@ -25,8 +39,12 @@ __all__ = [
     "RSRM",
     "RSVRG",
     "CRMSProp",
+    "NRDoG",
     "RAMSGrad",
+    "RDoG",
+    "RDoWG",
     "RiemannianOptimizer",
+    "StormPlus",
     "orthogonal_",
     "positive_definite_",
     "unit_",

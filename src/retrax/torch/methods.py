@@ -1,5 +1,7 @@
 """The optimizers by name. Each is a recipe of `retrax.methods` with torch's signature; the formulas are there."""
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from retrax import methods, schedules
@@ -8,6 +10,16 @@ from retrax.torch.optimizer import Parameters, RiemannianOptimizer
 
 def _rsrm(learning_rate: Any, rho: float, rho_decay: bool) -> methods.Method:
     return methods.rsrm(learning_rate, rho if rho_decay else schedules.constant(rho))
+
+
+def _untuned(recipe: Callable[..., methods.Method]) -> Callable[..., methods.Method]:
+    """A recipe without a learning rate, as one with: a number stands for the method's own step size."""
+
+    def with_rate(learning_rate: Any, **options: Any) -> methods.Method:
+        method = recipe(**options)
+        return method if schedules.is_number(learning_rate) else dataclasses.replace(method, step_size=learning_rate)
+
+    return with_rate
 
 
 class RSRM(RiemannianOptimizer):
@@ -136,4 +148,68 @@ class RSRG(RiemannianOptimizer):
     recipe = staticmethod(methods.rsrg)
 
     def __init__(self, params: Parameters, lr: float, **common: Any) -> None:
+        super().__init__(params, lr, **common)
+
+
+class RDoG(RiemannianOptimizer):
+    """RDoG (Dodd, Sharrock & Nemeth 2024): distance from the start over the root of the summed squared gradients.
+
+    Each parameter has a distance and a step size of its own. lr multiplies the step size; the method's own is 1.
+    """
+
+    recipe = staticmethod(_untuned(methods.rdog))
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float = 1.0,
+        initial_distance: float = 1e-6,
+        curvature: float = 0.0,
+        **common: Any,
+    ) -> None:
+        super().__init__(params, lr, initial_distance=initial_distance, curvature=curvature, **common)
+
+
+class RDoWG(RiemannianOptimizer):
+    """RDoWG (Dodd, Sharrock & Nemeth 2024): as RDoG, with gradients weighted by the squared distance."""
+
+    recipe = staticmethod(_untuned(methods.rdowg))
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float = 1.0,
+        initial_distance: float = 1e-6,
+        curvature: float = 0.0,
+        **common: Any,
+    ) -> None:
+        super().__init__(params, lr, initial_distance=initial_distance, curvature=curvature, **common)
+
+
+class NRDoG(RiemannianOptimizer):
+    """NRDoG (Dodd, Sharrock & Nemeth 2024): RDoG on gradients of unit length."""
+
+    recipe = staticmethod(_untuned(methods.nrdog))
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float = 1.0,
+        initial_distance: float = 1e-6,
+        curvature: float = 0.0,
+        **common: Any,
+    ) -> None:
+        super().__init__(params, lr, initial_distance=initial_distance, curvature=curvature, **common)
+
+
+class StormPlus(RiemannianOptimizer):
+    """STORM+ (Levy, Kavis & Cevher 2021) with transports: momentum weight and step size from the gradients seen.
+
+    Each parameter has its own. `step(closure)` calls the closure at x_{t-1} and at x_t, on the same batch. lr
+    multiplies the step size; the method's own is 1.
+    """
+
+    recipe = staticmethod(_untuned(methods.storm_plus))
+
+    def __init__(self, params: Parameters, lr: float = 1.0, **common: Any) -> None:
         super().__init__(params, lr, **common)
