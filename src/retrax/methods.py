@@ -342,7 +342,9 @@ def _distance(initial_distance: Any, curvature: Any, *, weighted: bool = False) 
     for value, name in ((initial_distance, "initial_distance"), (curvature, "curvature")):
         if not schedules.is_number(value):
             raise TypeError(f"{name} must be a number, not {type(value).__name__}: {value!r}")
-    if isinstance(initial_distance, numbers.Real) and not (math.isfinite(initial_distance) and initial_distance > 0):
+    if isinstance(initial_distance, numbers.Real) and not (
+        math.isfinite(initial_distance) and float(initial_distance) > 0
+    ):
         raise ValueError(f"initial_distance must be positive and finite, not {initial_distance!r}; try 1e-6")
     if _linalg.is_traced(curvature):
         raise TypeError("curvature is part of the program, not data: give it as a Python number")
