@@ -32,6 +32,7 @@ def minimize(
     average: bool = False,
     tolerance: float | None = None,
     patience: int = 3,
+    confidence: float = 0.95,
     loss_bound: float | None = None,
     progress: bool | None = None,
     on_record: Callable[[int, dict[str, float]], Any] | None = None,
@@ -48,8 +49,10 @@ def minimize(
     measure every so many steps, or a `Record`. dtype: "float32" or "float64" (default: that of x0, else of the data).
     average: also keep the average of the iterates, weighted towards the end (`methods.Averaged` says how), as
     `result.average`, with its loss and gap in the history. tolerance: stop as converged once the gradient norm stays
-    below it for `patience` records. loss_bound: stop as diverged above it. on_record(step, metrics): called after each
-    record; a true result stops the run.
+    below it for `patience` records; where that norm is not of all the data and the method estimates its error e
+    (`rsrm()` does), once ‖d‖ + e/√(1 - confidence) does, a bound of the norm that holds with this confidence.
+    loss_bound: stop as diverged above it. on_record(step, metrics): called after each record; a true result stops the
+    run.
     checkpoint: write checkpoints as `Checkpoint` says. resume: continue from the newest one, to the same bits as a run
     that was never interrupted; start afresh if there is none. Ctrl-C and SIGTERM end the run after a moment: it writes
     its checkpoint and raises `InterruptedRun` (a KeyboardInterrupt) or `TerminatedRun` (a SystemExit), whose `result`
@@ -76,7 +79,7 @@ def minimize(
     )
     if settings.plan.steps is None:
         raise ValueError("steps is missing: how many steps to take")
-    stop_rule = _StopRule(tolerance, patience, loss_bound)
+    stop_rule = _StopRule(tolerance, patience, loss_bound, confidence)
     with precision(settings.dtype):
         keeper = None if checkpoint is None else Keeper(checkpoint, settings)
         run = Run.of(settings, None if keeper is None else keeper.open(resume))
@@ -108,12 +111,15 @@ class _StopRule:
     tolerance: float | None
     patience: int
     loss_bound: float | None
+    confidence: float
 
     def __post_init__(self) -> None:
         for value, name in ((self.tolerance, "tolerance"), (self.loss_bound, "loss_bound")):
             if value is not None and not (isinstance(value, numbers.Real) and not math.isnan(value)):
                 raise ValueError(f"{name} must be a number, not {value!r}")
         integer(self.patience, "patience", least=1)
+        if not (isinstance(self.confidence, numbers.Real) and 0 < self.confidence < 1):
+            raise ValueError(f"confidence must lie between 0 and 1, not {self.confidence!r}; try 0.95")
 
     def diverged(self, row: Row) -> str | None:
         """Why this record says that the run has diverged."""
@@ -131,6 +137,13 @@ class _StopRule:
         if self.tolerance is None or len(history.rows) < self.patience:
             return None
         recent = history.rows[-self.patience :]
-        if not all(row["gradient_norm"] <= self.tolerance for row in recent):
+        estimated = not history.exact and "estimated_error" in history
+        norms = [self._bound(row) if estimated else row["gradient_norm"] for row in recent]
+        if not all(norm <= self.tolerance for norm in norms):
             return None
-        return f"gradient norm ≤ {self.tolerance:g} in {self.patience} records, at step {recent[-1]['step']:.0f}"
+        how = f", with confidence {self.confidence:g}," if estimated else ""
+        return f"gradient norm ≤ {self.tolerance:g}{how} in {self.patience} records, at step {recent[-1]['step']:.0f}"
+
+    def _bound(self, row: Row) -> float:
+        """‖d‖ + k e: since E‖d - grad F‖² = e², the norm exceeds it with a probability of at most 1/k² (Chebyshev)."""
+        return row["direction_norm"] + row["estimated_error"] / math.sqrt(1 - self.confidence)

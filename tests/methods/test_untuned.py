@@ -279,3 +279,38 @@ def test_the_average_is_formed_as_it_says(average):
             mean = np.cos(step) * mean + np.sin(step) * towards / np.linalg.norm(towards)
     np.testing.assert_allclose(result.average, mean, atol=1e-7)
     np.testing.assert_allclose(result.history["average_loss"][-1], here.loss(mean), atol=1e-7)
+
+
+def test_a_run_on_a_stream_stops_once_its_gradient_is_small_with_confidence():
+    """The held samples' own gradient cannot tell: it stays at the noise of so few samples."""
+    rng = np.random.default_rng(5)
+    target = np.array([1.0, -2.0, 0.5])
+
+    def stream():
+        while True:
+            yield target + 0.3 * rng.standard_normal((500, 3))
+
+    def loss(x, batch):
+        return jax.numpy.mean(jax.numpy.sum((batch - x) ** 2, axis=-1)) / 2
+
+    problem = rx.Problem(loss, rx.Euclidean(3), rx.Stream(stream()))
+    record = rx.Record(every=200, samples=10)
+    result = rx.minimize(problem, rx.rsrm(), steps=20_000, x0=np.zeros(3), record=record, tolerance=0.05)
+    assert result.status is rx.Status.CONVERGED
+    assert "with confidence 0.95" in result.detail
+    assert np.linalg.norm(result.x - target) <= 0.05
+    assert result.history["gradient_norm"][-1] > 0.05
+
+
+@pytest.mark.parametrize("confidence", [0, 1, 1.5, "high"])
+def test_a_confidence_is_a_probability(confidence):
+    with pytest.raises(ValueError, match="confidence must lie between 0 and 1"):
+        rx.minimize(digits(2), rx.rsrm(), steps=10, confidence=confidence)
+
+
+def test_a_single_sample_does_not_end_the_process():
+    for problem in (rx.problems.PCA(np.ones((1, 3)), 1), rx.problems.Centroid(np.eye(3)[None])):
+        for method in (rx.rsrm(), rx.rsrm(0.1)):
+            assert np.isfinite(rx.minimize(problem, method, steps=12).x).all()
+    swept = rx.sweep(rx.problems.PCA(np.ones((1, 3)), 1), rx.rsrm, [0.1], 2, steps=10)
+    assert np.isfinite(swept["RSRM"].final).all()
