@@ -77,7 +77,7 @@ class Tuner:
     def _halve(self, pairs: list[Pair]) -> None:
         """Run all of them briefly, and the promising ones to the end.
 
-        Two rounds and not three: a round costs a compilation, and the third saved nothing on the paper's problems.
+        Two rounds and not three: each costs a compilation, and after the first few candidates are left to save on.
         """
         if len(pairs) > 2:
             self._sweep(pairs, BRIEF)
