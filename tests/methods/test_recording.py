@@ -7,7 +7,7 @@ import retrax as rx
 
 from .small_problems import SAMPLES, case, pca_loss
 
-ALWAYS = ["step", "sfo", "seconds", "loss", "gradient_norm", "violation", "direction_norm"]
+ALWAYS = ["step", "sfo", "seconds", "loss", "gradient_norm", "violation", "direction_norm", "step_size", "rho"]
 
 
 def run(record=None, steps=10, **options):
