@@ -170,36 +170,16 @@ class RDoG(RiemannianOptimizer):
         super().__init__(params, lr, initial_distance=initial_distance, curvature=curvature, **common)
 
 
-class RDoWG(RiemannianOptimizer):
+class RDoWG(RDoG):
     """RDoWG (Dodd, Sharrock & Nemeth 2024): as RDoG, with gradients weighted by the squared distance."""
 
     recipe = staticmethod(_untuned(methods.rdowg))
 
-    def __init__(
-        self,
-        params: Parameters,
-        lr: float = 1.0,
-        initial_distance: float = 1e-6,
-        curvature: float = 0.0,
-        **common: Any,
-    ) -> None:
-        super().__init__(params, lr, initial_distance=initial_distance, curvature=curvature, **common)
 
-
-class NRDoG(RiemannianOptimizer):
+class NRDoG(RDoG):
     """NRDoG (Dodd, Sharrock & Nemeth 2024): RDoG on gradients of unit length."""
 
     recipe = staticmethod(_untuned(methods.nrdog))
-
-    def __init__(
-        self,
-        params: Parameters,
-        lr: float = 1.0,
-        initial_distance: float = 1e-6,
-        curvature: float = 0.0,
-        **common: Any,
-    ) -> None:
-        super().__init__(params, lr, initial_distance=initial_distance, curvature=curvature, **common)
 
 
 class StormPlus(RiemannianOptimizer):
