@@ -205,7 +205,12 @@ def _with_data(mean: Any, data: Batch) -> Any:
 
 
 # A step is made of operations so small that handing one to another thread costs more than doing it.
-LOOP_OPTIONS = {"xla_cpu_multi_thread_eigen": False, **_kernel.COMPILER_OPTIONS}
+LOOP_OPTIONS = {
+    "xla_cpu_multi_thread_eigen": False,
+    # The gather of a batch would go to the thread pool, which costs more than the gather.
+    "xla_disable_hlo_passes": "cpu-parallel-task-assigner",
+    **_kernel.COMPILER_OPTIONS,
+}
 _advance_jit = jax.jit(_advance, static_argnums=(0, 1, 2), compiler_options=LOOP_OPTIONS)
 _restart_drawn_jit = jax.jit(_restart_drawn, static_argnums=(0, 1, 2, 3))
 _restart_jit = jax.jit(_restart, static_argnums=(0, 1))
