@@ -60,6 +60,11 @@ class Method:
         """Points at which `step` evaluates a sample; `restart` needs one."""
         return self.estimator.evaluations
 
+    @property
+    def step_is_given(self) -> bool:
+        """Whether x moves by a step size that somebody chose, along d itself."""
+        return isinstance(self.step_size, schedules.Schedule) and isinstance(self.scaling, Identity)
+
     def init(self, manifold: Manifold, x: Point) -> State:
         """The state before the first step, which must be a `restart`. Calls no oracle."""
         return State(
@@ -130,6 +135,11 @@ class Averaged:
     def name(self) -> str:
         """The method's."""
         return self.method.name
+
+    @property
+    def step_is_given(self) -> bool:
+        """The method's."""
+        return self.method.step_is_given
 
     @property
     def restart_every(self) -> int | str | None:

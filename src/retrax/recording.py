@@ -129,11 +129,13 @@ class Result:
     compile_seconds: float
     average: Any = None
     """The average of the iterates, where `average=True` asked for it."""
+    warning: str = ""
+    """That the run is clearly unfinished, or its step size far off, and what to try; empty where all seems well."""
 
     def __repr__(self) -> str:
         parts = [f"status={self.status.value}", f"steps={self.steps}", f"sfo={self.sfo}", *self._figures()]
         parts += [f"seconds={self.seconds:.3g}", f"compile_seconds={self.compile_seconds:.3g}"]
-        return f"Result({', '.join(parts)})"
+        return f"Result({', '.join(parts)})" + (f"\nWarning: {self.warning}." if self.warning else "")
 
     def _figures(self) -> list[str]:
         """Loss, and gap or gradient norm, at x."""

@@ -13,6 +13,7 @@ import jax
 
 from retrax._checks import integer
 from retrax._precision import precision
+from retrax.advice import curvature, warning
 from retrax.checkpoint import Keeper, Snapshot, check_snapshot, fingerprint, read, write
 from retrax.drivers.devices import largest
 from retrax.methods import Method
@@ -24,7 +25,7 @@ from retrax.settings import Settings
 from retrax.sources import Feed, Stretch
 from retrax.sources.prefetch import Prefetch
 from retrax.sources.pushed import PushedFeed
-from retrax.typing import Point
+from retrax.typing import Point, Step
 
 SECONDS_PER_STRETCH = 0.25
 """So long a stretch of steps should take: a run answers to Ctrl-C, and its bar moves, between two of them."""
@@ -262,7 +263,7 @@ class Run:
         status, detail = reason or (Status.STREAM_ENDED, f"the stream ended after step {self.step}")
         if watch.keeper is not None and snapshot is not None and status is not Status.DIVERGED:
             watch.keeper.save(self.step, lambda: snapshot)
-        result = self._result(status, detail)
+        result = dataclasses.replace(self._result(status, detail), warning=self._warning(status))
         if self._signal is not None and status is Status.INTERRUPTED:
             raise interruption(self._signal, result)
         return result
@@ -354,6 +355,19 @@ class Run:
             compile_seconds=self._compile_seconds,
             average=None if average is None else to_numpy(average),
         )
+
+    def _warning(self, status: Status) -> str:
+        """What the result of a single run that took all its steps should warn of."""
+        if self._mean is None or self.settings.seeds is not None or status is not Status.MAX_STEPS:
+            return ""
+        last: Step = self._driver.to_numpy(self._state.last)
+
+        def loss(point: Point) -> float:
+            return self._driver.measure(self._mean, False, self._driver.load(point), self._state, self.step)["loss"]
+
+        manifold = self.settings.problem.manifold
+        measured = (lambda: curvature(manifold, loss, last)) if self.settings.method.step_is_given else None
+        return warning(self.history, float(last.size), measured)
 
     # --- saving -----------------------------------------------------------------------------------------------------
 

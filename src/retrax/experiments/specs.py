@@ -205,7 +205,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "ica-cifar100", "ICA, CIFAR100: joint diagonalization, n = 60000, St(43, 43)", "Fig. 2b, 4f",
             ProblemSpec("ica", "cifar100", real=True), series.compared(200),
-            epochs=3, quick_epochs=0.02, claims=_ICA, tuning_seeds=2, records=60, tuning_records=15, notes=(_UNIT,),
+            epochs=3, quick_epochs=0.02, claims=_ICA, tuning_seeds=2, records=20, tuning_records=5, notes=(_UNIT,),
         ),
         Experiment(
             "ica-coil100", "ICA, COIL100: joint diagonalization, n = 7200, St(43, 43)", "Fig. 2c, 4g",
