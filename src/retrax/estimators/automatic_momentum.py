@@ -4,7 +4,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from retrax import _linalg
 from retrax._tree import combine, pytree, subtract
-from retrax.estimators.base import Estimate, zeros
+from retrax.estimators.base import Estimate, Squares, zeros
 from retrax.manifolds.base import Manifold, plus
 from retrax.typing import Anchored, Array, Oracle, Point, Step, Tangent
 
@@ -108,13 +108,18 @@ class AutomaticMomentum:
         # T d + Δ + ρ i, in terms of these three.
         weights = (1, moving + memory.rho * fresh, memory.rho)
         direction = plus(manifold, plus(manifold, carried, weights[1], difference), weights[2], correction)
-        moves = self._moves(_quadratic(products, weights, weights), memory)
+        squares = Squares(
+            difference=seen.difference,
+            gradient=_quadratic(products, (1, 1, 1), (1, 1, 1)),
+            direction=_quadratic(products, weights, weights),
+        )
         estimate = Estimate(
             direction,
             pair.gradient,
             Anchored(last.point, pair.elsewhere),
             one_step_back=True,
-            moves=moves,
+            moves=self._moves(squares.direction, memory),
+            squares=squares,
         )
         return estimate, memory
 

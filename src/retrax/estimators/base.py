@@ -7,6 +7,15 @@ from retrax.manifolds.base import Manifold
 from retrax.typing import Anchored, Array, Oracle, Point, Step, Tangent
 
 
+class Squares(NamedTuple):
+    """Squared norms that an estimator has found on its way, so that a step size need not measure them again."""
+
+    difference: Array
+    """‖grad f_S(x) - T grad f_S(y)‖², with y the point of `elsewhere`."""
+    gradient: Array
+    direction: Array
+
+
 class Estimate(NamedTuple):
     """What was measured at a point, for scalings and step sizes to see; what is not read costs nothing."""
 
@@ -20,6 +29,8 @@ class Estimate(NamedTuple):
     """Whether `elsewhere` is the point that the last step was taken from."""
     moves: Array | None = None
     """Whether the direction is worth a step; where it is not, the point stays. None: always."""
+    squares: Squares | None = None
+    """Of the vectors above, where they were measured anyway."""
     next_weight: Array | None = None
     """ρ_{t+1}, where the estimator finds it from what it has seen up to now."""
 

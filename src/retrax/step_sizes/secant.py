@@ -4,7 +4,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from retrax import _linalg
 from retrax._tree import pytree, subtract
-from retrax.estimators.base import Estimate, zeros
+from retrax.estimators.base import Estimate, Squares, zeros
 from retrax.manifolds.base import Manifold
 from retrax.typing import Anchored, Array, Point, Tangent
 
@@ -67,9 +67,7 @@ class Secant:
         """‖direction‖, and L̂² and the number of pairs with the pair at hand."""
         xp = _linalg.namespace(memory.size)
         back: Anchored = estimate.elsewhere  # type: ignore[assignment]
-        difference = subtract(estimate.gradient, manifold.transport(back.point, x, back.vector))
-        products = manifold.gram(x, (difference, estimate.gradient, direction))
-        squared, gradient, norm = (products[..., i, i] for i in range(3))
+        squared, gradient, norm = _squares(manifold, x, direction, estimate, back)
         length = memory.length if estimate.one_step_back else chord(manifold, x, back.point)
         found = squared / _linalg.positive(length) ** 2
         # A difference at the resolution of the numbers tells nothing.
@@ -80,6 +78,18 @@ class Secant:
         weight = xp.where(falling > self.weight, falling, self.weight + 0 * falling)
         smoothness = xp.where(seen, memory.smoothness + weight * (found - memory.smoothness), memory.smoothness)
         return _linalg.safe_sqrt(norm), smoothness, pairs
+
+
+def _squares(manifold: Manifold, x: Point, direction: Tangent, estimate: Estimate, back: Anchored) -> Squares:
+    """‖Δ‖², ‖gradient‖² and ‖direction‖²: the estimator's own, or measured."""
+    if estimate.squares is not None:
+        scaled = direction is not estimate.direction
+        return (
+            estimate.squares._replace(direction=manifold.inner(x, direction, direction)) if scaled else estimate.squares
+        )
+    difference = subtract(estimate.gradient, manifold.transport(back.point, x, back.vector))
+    products = manifold.gram(x, (difference, estimate.gradient, direction))
+    return Squares(*(products[..., i, i] for i in range(3)))
 
 
 def chord(manifold: Manifold, x: Point, y: Point) -> Array:
