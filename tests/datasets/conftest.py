@@ -118,6 +118,49 @@ class Archives:
             self.zip(file, {f"{texture}/{texture}-a-p{k:03}.png": png(pair[k]) for k in range(2)})
         return images.reshape(-1, 16, 16), np.repeat(np.arange(len(files)), 2)
 
+    def wordnet(self) -> dict[str, np.ndarray]:
+        """Six synsets: two words in the first, an instance, two parents, and pointers that are no hypernyms."""
+        lines = [
+            "  1 This software and database is being provided to you",
+            "00001740 03 n 02 entity 0 thing 0 001 ~ 00001930 n 0000 | that which is perceived",
+            '00001930 03 n 01 animal 0 002 @ 00001740 n 0000 ~ 00002137 n 0000 | a living thing; "@ 0"',
+            "00002137 05 n 01 dog 0 003 @ 00001930 n 0000 #m 00001740 n 0000 @ 00002684 n 0000 | man's best friend",
+            "00002684 03 n 01 pet 1 001 @ 00001740 n 0000 | kept at home",
+            "00003553 18 n 01 Laika 0 001 @i 00002137 n 0000 | the first in orbit",
+            "00004475 03 n 0a a 0 b 0 c 0 d 0 e 0 f 0 g 0 h 0 i 0 j 0 001 @ 00002684 n 0000 | ten words: hexadecimal",
+        ]
+        self.tar("WNdb-3.0.tar.gz", {"dict/data.verb": b"x", "dict/data.noun": "\n".join(lines).encode()})
+        names = ["entity#00001740", "animal#00001930", "dog#00002137", "pet#00002684", "Laika#00003553", "a#00004475"]
+        edges = np.array([(1, 0), (2, 1), (2, 3), (3, 0), (4, 2), (5, 3)])
+        return {"names": np.array(names, dtype="S"), "hypernym_edges": edges}
+
+    def movielens(self) -> dict[str, np.ndarray]:
+        lines = ["userId,movieId,rating,timestamp", "1,31,2.5,12", "1,1029,3.0,13", "7,31,4.0,14", "3,6,0.5,15"]
+        self.zip("ml-latest-small.zip", {"ml-latest-small/ratings.csv": "\r\n".join(lines).encode()})
+        return {
+            "user": np.array([0, 0, 2, 1]),
+            "item": np.array([1, 2, 1, 0]),
+            "rating": np.array([2.5, 3, 4, 0.5]),
+            "timestamp": np.array([12, 13, 14, 15]),
+        }
+
+    def emg(self) -> dict[str, np.ndarray]:
+        channels = self.images(40, 8)
+        rows = [
+            f"{4 * i},{','.join(map(str, c))},{'rock' if i % 3 else 'ok'},mg_s{i % 2}" for i, c in enumerate(channels)
+        ]
+        text = "\n".join([f"time,{','.join(f'c{i}' for i in range(8))},label,exp", *rows]) + "\n"
+        (self.folder / "emg.csv").write_text(text)
+        numbers = np.arange(40)
+        return {"channels": channels, "time": 4 * numbers, "label": numbers % 3 > 0, "session": numbers % 2}
+
+    def mfeat(self) -> dict[str, np.ndarray]:
+        widths = {"fac": 216, "fou": 76, "kar": 64, "mor": 6, "pix": 240, "zer": 47}
+        views = {name: np.round(self.random.normal(size=(20, width)), 3) for name, width in widths.items()}
+        texts = {name: "\n".join(" ".join(map(str, row)) for row in view) for name, view in views.items()}
+        self.zip("multiple+features.zip", {f"mfeat-{name}": text.encode() for name, text in texts.items()})
+        return {**views, "labels": np.arange(20) // 2}
+
 
 @pytest.fixture
 def archives(tmp_path: Path) -> Archives:

@@ -109,7 +109,7 @@ def test_unpublished_checksum_is_recorded_and_compared_later(server, tmp_path):
 def test_error_page_instead_of_a_zip_is_not_kept(server, tmp_path):
     served, url = server
     (served.folder / "CroppedYale.zip").write_text("<html>moved</html>")
-    with pytest.raises(DataError, match="not an intact zip file; nothing was kept"):
+    with pytest.raises(DataError, match="not an intact archive; nothing was kept"):
         fetch("yaleb", tmp_path / "d", base_url=url)
     assert listing(tmp_path / "d") == []
 

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from retrax.datasets import available, features, load, pca_matrix, verify
+from retrax.datasets import available, descendants, features, load, pca_matrix, transitive_closure, verify
 
 pytestmark = pytest.mark.skipif(not os.environ.get("RETRAX_DATA"), reason="RETRAX_DATA names no folder of real data")
 
@@ -26,6 +26,21 @@ def test_complete(name, shape):
     dataset = load(name)
     assert dataset.data.shape == shape
     assert dataset.note == ""
+
+
+def test_wordnet_has_the_relations_that_nickel_and_kiela_count():
+    need("wordnet")
+    wordnet = load("wordnet")
+    closure = transitive_closure(wordnet.data["hypernym_edges"])
+    mammal = wordnet.data["names"].tolist().index(b"mammal#01861778")
+    mammals, nodes = descendants(closure, mammal)
+    assert (wordnet.note, len(closure), len(mammals), len(nodes)) == ("", 743_241, 6_542, 1_182)
+
+
+@pytest.mark.parametrize("name", ["movielens", "emg", "mfeat"])
+def test_complete_tables(name):
+    need(name)
+    assert load(name).note == ""
 
 
 def test_mnist_has_its_published_content():

@@ -5,6 +5,7 @@ Archives are read in memory and never unpacked to disk; pickles are never opened
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import re
@@ -25,7 +26,7 @@ from retrax._extras import optional
 from .errors import DataError
 from .memory import read_array
 
-# No member of the six data sets comes near this; a larger one is a mistake or a decompression bomb.
+# No member of these data sets comes near this; a larger one is a mistake or a decompression bomb.
 LARGEST_MEMBER = 1 << 30
 # The largest, Kylberg's textures, has 1.5 GB of pixels.
 LARGEST_TOTAL = 2 << 30
@@ -50,6 +51,7 @@ def reading(path: Path) -> Iterator[None]:
         RuntimeError,
         SyntaxError,  # Pillow's word for a broken PNG
         ValueError,
+        csv.Error,
         tarfile.TarError,
         tokenize.TokenError,  # NumPy's word for a broken npy header
         zipfile.BadZipFile,

@@ -20,6 +20,7 @@ from .formats import read_idx, read_npz, read_pgm, read_png, reading, tar_member
 from .images import area_matrix, grey
 from .memory import aligned_empty
 from .registry import RegistryEntry, data_directory, find_source, require_files
+from .tables import TABLES, read_table
 
 Progress = Callable[[int, int], None]
 Arrays = tuple[NDArray[Any], NDArray[Any]]
@@ -27,23 +28,27 @@ Arrays = tuple[NDArray[Any], NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A data set in memory: raw `data` (images of bytes, or features), one label per sample.
+    """A data set in memory: raw `data` (images of bytes, features, or named arrays), one label per sample.
 
-    `note` is empty for a complete data set and otherwise says what part of it this is; `source` is the file read.
+    Ratings and hierarchies have no labels (None). `note` is empty for a complete data set and otherwise says what part
+    of it this is; `source` is the file read.
     """
 
     name: str
-    data: NDArray[Any]
-    labels: NDArray[Any]
+    data: Any
+    labels: Any
     note: str
     source: str
 
 
 def load(name: str, directory: str | os.PathLike[str] | None = None, *, progress: Progress | None = None) -> Dataset:
-    """Load a real data set: mnist, covtype, yaleb, cifar100, coil100 or kylberg.
+    """Load a real data set: mnist, covtype, yaleb, cifar100, coil100 or kylberg; wordnet, movielens, emg or mfeat.
 
     The official files are preferred, `NAME.npz` (arrays `images` or `features`, and `labels`) serves as well. A file
-    that `fetch` downloaded is first compared with the checksum recorded then.
+    that `fetch` downloaded is first compared with the checksum recorded then. The last four have several arrays, by
+    name: the `names` of WordNet's nouns and its `hypernym_edges` (child, parent); `user`, `item`, `rating` and
+    `timestamp` of MovieLens, numbered from 0 on; `channels`, `time` and `session` of the electromyograms; and the
+    views `fac`, `fou`, `kar`, `mor`, `pix` and `zer` of the digits.
 
     Args:
         name: the data set, in any case.
@@ -54,6 +59,8 @@ def load(name: str, directory: str | os.PathLike[str] | None = None, *, progress
     paths = require_files(source, data_directory(directory))
     for path in paths:
         check_recorded(path)
+    if source.name in TABLES:
+        return _load_table(source, paths)
     compact = paths[0].suffix == ".npz"
     with reading(paths[0]):
         data, labels = _read_compact(source, paths[0]) if compact else _READERS[source.name](paths, progress)
@@ -63,11 +70,22 @@ def load(name: str, directory: str | os.PathLike[str] | None = None, *, progress
     return Dataset(source.name, data, labels, note, paths[0].name)
 
 
+def _load_table(source: RegistryEntry, paths: list[Path]) -> Dataset:
+    data: dict[str, Any] = read_table(source.name, paths)
+    count = len(next(iter(data.values())))
+    labels = data.pop("labels", data.pop("label", None))
+    classes = 0 if labels is None else len(np.unique(labels))
+    return Dataset(source.name, data, labels, part_note(source, count, classes, paths[0]), paths[0].name)
+
+
 def part_note(source: RegistryEntry, count: int, classes: int, path: Path) -> str:
     """What to say of a data set that is not complete; empty for one that is."""
     if count == source.count:
         return ""
-    return f"part: {count} of {source.count} {source.unit}, {classes} of {source.classes} classes ({path.name})"
+    if count > source.count:
+        return f"another edition: {count} {source.unit} instead of {source.count} ({path.name})"
+    of_classes = f", {classes} of {source.classes} classes" if source.classes else ""
+    return f"part: {count} of {source.count} {source.unit}{of_classes} ({path.name})"
 
 
 def pca_matrix(name: str, directory: str | os.PathLike[str] | None = None) -> tuple[NDArray[np.float64], str]:

@@ -36,7 +36,7 @@ class RegistryEntry:
     what: str
     archives: tuple[Archive, ...]
     count: int
-    classes: int
+    classes: int = 0
     unit: str = "images"
     others: tuple[str, ...] = ()
 
@@ -177,6 +177,43 @@ _SOURCES = (
         classes=28,
         # The author also offers a small official subset: 6 classes, 40 images each.
         others=("subsetOfKylbergTextureDataset-6classes-40samples.zip",),
+    ),
+    RegistryEntry(
+        "wordnet",
+        "WordNet 3.0, the nouns and their hypernyms",
+        (Archive("WNdb-3.0.tar.gz", "https://wordnetcode.princeton.edu/3.0/WNdb-3.0.tar.gz"),),
+        count=82_115,
+        unit="nouns",
+        others=("wordnet.zip",),  # as NLTK offers it
+    ),
+    RegistryEntry(
+        "movielens",
+        "MovieLens, GroupLens' latest small set of ratings (of 2016; the official file has newer ones)",
+        (Archive("ml-latest-small.zip", "https://files.grouplens.org/datasets/movielens/ml-latest-small.zip"),),
+        count=100_004,
+        unit="ratings",
+    ),
+    RegistryEntry(
+        "emg",
+        "electromyograms of five hand gestures, eight channels, two people, two sessions each",
+        (
+            Archive(
+                "emg.csv",
+                "https://raw.githubusercontent.com/geomstats/geomstats/main/geomstats/datasets/data/emg/emg.csv",
+                "7f80636be3dc37770da73ca8456ddaad9a0b752ec34b51903f33cf05bdc5ca9a",
+            ),
+        ),
+        count=731_682,
+        classes=5,
+        unit="readings",
+    ),
+    RegistryEntry(
+        "mfeat",
+        "UCI multiple features: six views of 2000 handwritten digits",
+        (Archive("multiple+features.zip", "https://archive.ics.uci.edu/static/public/72/multiple+features.zip"),),
+        count=2000,
+        classes=10,
+        unit="digits",
     ),
 )
 REGISTRY: Mapping[str, RegistryEntry] = {source.name: source for source in _SOURCES}
