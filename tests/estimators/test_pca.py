@@ -143,6 +143,14 @@ def test_the_solver_is_chosen_by_size():
     assert solver(None, 5000, 100) == "rsrm"
 
 
+def test_more_can_come_after_fit():
+    X = rows(40, 50)
+    found = PCA(3).fit(X[:30])
+    assert found.solver_ == "svd"
+    found.partial_fit(X[30:])
+    np.testing.assert_allclose(found.components_, PCA(3).fit(X).components_, rtol=1e-9, atol=1e-9)
+
+
 def test_search_and_clone():
     search = GridSearchCV(PCA(), {"n_components": [1, 3]}, cv=2).fit(rows())
     assert search.best_params_ == {"n_components": 3}

@@ -8,5 +8,6 @@ from retrax._extras import optional
 optional("sklearn")
 
 from retrax.sklearn.pca import PCA  # noqa: E402
+from retrax.sklearn.spd import MinimumDistanceToMean, SPDMean, TangentSpace  # noqa: E402
 
-__all__ = ["PCA"]
+__all__ = ["PCA", "MinimumDistanceToMean", "SPDMean", "TangentSpace"]

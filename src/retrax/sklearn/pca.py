@@ -51,7 +51,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    components_, explained_variance_, explained_variance_ratio_, singular_values_, mean_, noise_variance_ : ndarray, float
+    components_, explained_variance_, explained_variance_ratio_, singular_values_, mean_, noise_variance_ : array, float
         As in `sklearn.decomposition.PCA`; so are n_components_, n_features_in_ and feature_names_in_.
     n_samples_seen_ : int
         Rows since the last `fit`, or in all calls of `partial_fit`.
@@ -81,7 +81,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "PCA":
-        """Learn from more rows; what is learned is worked out when it is first looked at."""
+        """Learn from more rows, also after `fit`; what is learned is worked out when it is first looked at."""
+        if self.__sklearn_is_fitted__() and self.solver_ == "svd":
+            self._leave_svd()
         self._learn(X, sample_weight, None, reset="_engine" not in self.__dict__)
         return self
 
@@ -111,6 +113,16 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             self._engine = Moments(width)
             length = max(width, 256) if self.solver_ == "covariance" else max(total or 1, 1)
         self._blocks = Blocks(length + (self.solver_ == "svd"), width, rows.dtype)
+
+    def _leave_svd(self) -> None:
+        """Rows come to those that were decomposed: from now on they are summed up."""
+        (held, weights), seen = self._blocks.held, self.n_samples_seen_
+        if self.solver == "svd":
+            raise ValueError('solver="svd" decomposes one array: for partial_fit take "auto", "covariance" or "rsrm"')
+        self._begin(held, None, True, self._dtype)
+        for block in self._blocks.push(held, weights):
+            self._engine.add(*block)
+        self.n_samples_seen_ = seen
 
     def _choose(self, width: int, total: int | None, plain: bool) -> str:
         if self.solver not in SOLVERS:
