@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from retrax.sklearn import MinimumDistanceToMean, SPDMean, TangentSpace
+from retrax.sklearn import JointDiagonalizer, MinimumDistanceToMean, SPDMean, TangentSpace
 
 
 def diagonal(X):
@@ -75,4 +75,5 @@ def _partial_fit(base):
 
 # Under names of their own, by which pickle finds them.
 SPDMeanOfRows, TangentSpaceOfRows = of_rows(SPDMean), of_rows(TangentSpace)
+JointDiagonalizerOfRows = of_rows(JointDiagonalizer)
 MinimumDistanceToMeanOfRows = of_rows(MinimumDistanceToMean)

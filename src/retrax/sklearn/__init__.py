@@ -8,6 +8,7 @@ from retrax._extras import optional
 optional("sklearn")
 
 from retrax.sklearn.pca import PCA  # noqa: E402
+from retrax.sklearn.separation import JADE, SOBI, JointDiagonalizer  # noqa: E402
 from retrax.sklearn.spd import MinimumDistanceToMean, SPDMean, TangentSpace  # noqa: E402
 
-__all__ = ["PCA", "MinimumDistanceToMean", "SPDMean", "TangentSpace"]
+__all__ = ["JADE", "PCA", "SOBI", "JointDiagonalizer", "MinimumDistanceToMean", "SPDMean", "TangentSpace"]
