@@ -74,7 +74,7 @@ __all__ = [
     "validated",
 ]
 
-_FOLDERS = frozenset({"datasets", "estimators", "problems", "scalings", "schedules", "step_sizes", "torch"})
+_FOLDERS = frozenset({"datasets", "estimators", "problems", "scalings", "schedules", "step_sizes", "sklearn", "torch"})
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@ _EXTRA = {
     "pooch": "experiments",
     "requests": "experiments",
     "rich": "experiments",
+    "sklearn": "sklearn",
 }
 
 
