@@ -11,7 +11,7 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError('retrax.torch needs PyTorch: pip install "retrax[torch]"') from None
 
-from retrax.torch.initial import orthogonal_, positive_definite_, unit_
+from retrax.torch.initial import orthogonal_, positive_definite_, retract_, unit_
 from retrax.torch.methods import (
     CSGDM,
     RADAM,
@@ -47,6 +47,7 @@ __all__ = [
     "StormPlus",
     "orthogonal_",
     "positive_definite_",
+    "retract_",
     "unit_",
     "violation",
 ]
