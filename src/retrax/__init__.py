@@ -51,6 +51,7 @@ __all__ = [
     "csgd_m",
     "datasets",
     "estimators",
+    "mars",
     "minimize",
     "nrdog",
     "problems",
@@ -74,7 +75,7 @@ __all__ = [
     "validated",
 ]
 
-_FOLDERS = frozenset({"datasets", "estimators", "problems", "scalings", "schedules", "step_sizes", "torch"})
+_FOLDERS = frozenset({"datasets", "estimators", "problems", "scalings", "schedules", "step_sizes", "torch", "optax"})
 
 
 def __getattr__(name: str) -> Any:

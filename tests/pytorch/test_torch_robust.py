@@ -17,6 +17,7 @@ EVERY = [
     rx.torch.RSRM,
     rx.torch.RSGD,
     rx.torch.CSGDM,
+    rx.torch.MARS,
     rx.torch.CRMSProp,
     rx.torch.RAMSGrad,
     rx.torch.RADAM,
@@ -79,7 +80,7 @@ def test_interrupted_anywhere_in_a_step_all_is_as_before_to_the_bit(make):
 
     def trained():
         model = Network()
-        optimizer = make(model.groups(), lr=0.05)
+        optimizer = make(model.groups(), lr=0.05, weight_decay=0.01)
         train(model, optimizer, data[:2])
         return model, optimizer
 

@@ -14,6 +14,7 @@ except ModuleNotFoundError as error:
 from retrax.torch.initial import orthogonal_, positive_definite_, retract_, unit_
 from retrax.torch.methods import (
     CSGDM,
+    MARS,
     RADAM,
     RASA,
     RSGD,
@@ -32,6 +33,7 @@ from retrax.torch.parameters import violation
 
 __all__ = [
     "CSGDM",
+    "MARS",
     "RADAM",
     "RASA",
     "RSGD",

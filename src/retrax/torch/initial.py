@@ -50,8 +50,8 @@ def retract_(tensor: Tensor, manifold: Manifold) -> Tensor:
     """Move a tensor, a trained weight for example, onto a manifold: to the nearest point, or close to it.
 
     Stiefel, Grassmann and SpecialOrthogonal take the polar factor, Sphere and Oblique unit lengths, SPD the symmetric
-    part with eigenvalues of at least 1e-3 of the largest, Positive and Simplex entries cut from below likewise, the ball
-    its inside.
+    part with eigenvalues of at least 1e-3 of the largest, Positive and Simplex entries cut from below likewise, the
+    ball its inside.
     """
     nearby = _NEARBY.get(type(manifold))
     if nearby is None:

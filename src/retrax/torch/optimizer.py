@@ -5,6 +5,7 @@ parameters to their second points, calls the closure, moves them back and calls 
 gradients ready.
 """
 
+import dataclasses
 import math
 import numbers
 import operator
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from retrax.manifolds import Manifold
 from retrax.methods import Method, State
+from retrax.scalings import WeightDecay
 from retrax.schedules import Schedule
 from retrax.torch import parameters
 from retrax.torch.evaluation import Closure, Evaluated, Visit, evaluate, unscale, visit
@@ -32,7 +34,7 @@ _STACKED_ENTRIES, _STACKED_MEMBERS = 2**14, 4
 _OWN_KEYS = frozenset({"params", "param_names", "name", "initial_lr"})
 """What a group may hold besides options: torch's own keys, a label, and what schedulers resume from."""
 
-_COMMON_OPTIONS = frozenset({"lr", "manifold", "decay", "maximize", "foreach", "differentiable"})
+_COMMON_OPTIONS = frozenset({"lr", "manifold", "decay", "maximize", "foreach", "weight_decay", "differentiable"})
 """Options that are not the recipe's ("differentiable" is one that torch adds by itself)."""
 
 
@@ -92,7 +94,8 @@ class RiemannianOptimizer(torch.optim.Optimizer):
     `params`: parameters, named parameters or groups; a group may set "manifold" (else its parameters are Euclidean)
     and any option. The step size is η_t = lr · (the method's own decay, such as t^(-1/3)); `decay=False` leaves all
     decay to lr and torch's schedulers. `maximize` goes uphill. `foreach`: step same-shaped parameters of a group as
-    one stack (None: where they are small enough for it to pay).
+    one stack (None: where they are small enough for it to pay). `weight_decay` λ is decoupled: a step also goes
+    -η_t λ grad(‖x‖²/2), which is -η_t λ x in Euclidean space and nothing where all points have one norm.
 
     To make an optimizer of a method of your own, subclass with a `recipe` and pass its options by keyword.
     """
@@ -107,10 +110,18 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         decay: bool = True,
         maximize: bool = False,
         foreach: bool | None = None,
+        weight_decay: float = 0.0,
         **options: Any,
     ) -> None:
         self._forget()
-        common = {"lr": lr, "manifold": None, "decay": decay, "maximize": maximize, "foreach": foreach}
+        common = {
+            "lr": lr,
+            "manifold": None,
+            "decay": decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "weight_decay": weight_decay,
+        }
         super().__init__(params, {**common, **options})
 
     def _forget(self) -> None:
@@ -159,11 +170,14 @@ class RiemannianOptimizer(torch.optim.Optimizer):
     def _method(self, group: dict[str, Any]) -> Method:
         """The group's method, made anew only when one of its options has changed."""
         options = {name: group[name] for name in self.defaults if name not in _COMMON_OPTIONS}
-        values = tuple(options.values())
+        values = (*options.values(), group["weight_decay"])
         known = self._methods.get(id(group))
         if known is None or known[0] != values:
             decay = type(self).recipe(1.0, **options).step_size
-            known = values, type(self).recipe(GroupStepSize(group, decay), **options)
+            made = type(self).recipe(GroupStepSize(group, decay), **options)
+            if group["weight_decay"]:
+                made = dataclasses.replace(made, scaling=WeightDecay(made.scaling, group["weight_decay"]))
+            known = values, made
             self._methods[id(group)] = known
         return known[1]
 
@@ -486,6 +500,9 @@ def _check_options(group: Mapping[str, Any]) -> None:
     lr = group["lr"]
     if isinstance(lr, bool) or not isinstance(lr, numbers.Real | Tensor) or not 0 <= float(lr) < math.inf:
         raise ValueError(f"lr must be a finite number that is not negative, not {lr!r}")
+    rate = group["weight_decay"]
+    if isinstance(rate, bool) or not isinstance(rate, numbers.Real) or not 0 <= float(rate) < math.inf:
+        raise ValueError(f"weight_decay must be a finite number that is not negative, not {rate!r}")
     manifold = group["manifold"]
     if manifold is not None and not isinstance(manifold, Manifold):
         raise TypeError(f"manifold must be a retrax manifold such as rx.Stiefel(64, 16), not {manifold!r}")
