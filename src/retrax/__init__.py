@@ -51,6 +51,7 @@ __all__ = [
     "csgd_m",
     "datasets",
     "estimators",
+    "mars",
     "minimize",
     "nrdog",
     "problems",
@@ -74,7 +75,9 @@ __all__ = [
     "validated",
 ]
 
-_FOLDERS = frozenset({"datasets", "estimators", "problems", "scalings", "schedules", "step_sizes", "sklearn", "torch"})
+_FOLDERS = frozenset(
+    {"datasets", "estimators", "optax", "problems", "scalings", "schedules", "sklearn", "step_sizes", "torch"}
+)
 
 
 def __getattr__(name: str) -> Any:

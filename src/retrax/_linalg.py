@@ -6,6 +6,7 @@ derivative rules, so that gradients stay finite at repeated eigenvalues.
 
 import functools
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -52,6 +53,8 @@ def frobenius(a: Array, b: Array, axes: int = 2) -> Array:
     """Σ aᵢⱼ bᵢⱼ over the last `axes` axes."""
     if axes == 0:
         return a * b
+    if is_torch(a) and a.ndim == axes and a.shape == b.shape:
+        return sys.modules["torch"].dot(a.reshape(-1), b.reshape(-1))  # one pass over memory instead of two
     return namespace(a).sum(a * b, axis=tuple(range(-axes, 0)))
 
 
@@ -68,8 +71,17 @@ def gram(arrays: Sequence[Array], axes: int = 2) -> Array:
     return xp.stack([xp.stack(row, axis=-1) for row in ordered], axis=-2)
 
 
+def minus_product(z: Array, x: Array, a: Array) -> Array:
+    """z - x a; in PyTorch one call, which saves a pass over memory."""
+    if is_torch(z) and z.ndim == 3 and x.shape[0] == a.shape[0] == z.shape[0]:
+        return sys.modules["torch"].baddbmm(z, x, a, alpha=-1)
+    return z - x @ a
+
+
 def safe_sqrt(a: Array) -> Array:
     """√a for a sum of squares; its derivative at a = 0 is taken as 0, not NaN."""
+    if _is_eager_torch(a):
+        return a.clamp_min(0).sqrt()  # a third of the calls
     xp = namespace(a)
     positive = a > 0
     return xp.where(positive, xp.sqrt(xp.where(positive, a, 1 + 0 * a)), 0 * a)
@@ -471,6 +483,39 @@ def inverse_sqrt(s: Array) -> Array:
         values, vectors = namespace(s).linalg.eigh(s)
         return (vectors * values.rsqrt().unsqueeze(-2)) @ vectors.mT
     return _inverse_sqrt_jax(s) if is_jax(s) else _inverse_sqrt(s)
+
+
+def orthonormal_by_products(y: Array, gram: Array) -> Array | None:
+    """y (yᵀy)^(-1/2) by matrix products alone, for eager PyTorch and columns close to orthonormal; else None.
+
+    With E = yᵀy - I, y (I - E/2 + 3E²/8) leaves an error of 5/16 ‖E‖³, and each y (3I - yᵀy)/2 after it one of 3/4 of
+    the square. Batches of 64×64 matrices then take a tenth of the time of their eigendecompositions.
+    """
+    if not _is_eager_torch(gram):
+        return None
+    torch = sys.modules["torch"]
+    residual = gram - identity_like(gram)
+    error = float(torch.linalg.vector_norm(residual, dim=(-2, -1)).amax())
+    if not error < _CLOSE:
+        return None
+    correction = (residual @ residual).mul_(3 / 8).sub_(residual, alpha=1 / 2)
+    correction.diagonal(dim1=-2, dim2=-1).add_(1)
+    y, error = y @ correction, 5 / 16 * error**3
+    while error > epsilon(y):
+        y, error = y @ ((3 * identity_like(y) - y.mT @ y) / 2), 3 / 4 * error**2
+    return y
+
+
+_CLOSE = 0.5
+"""The largest ‖yᵀy - I‖ for which the series is used: three more products then reach the rounding of doubles."""
+
+
+def _is_eager_torch(a: Array) -> bool:
+    """Whether a is a torch tensor whose values may be looked at: not differentiated, traced or mapped over."""
+    if not is_torch(a) or a.requires_grad:
+        return False
+    torch = sys.modules["torch"]
+    return not torch.compiler.is_compiling() and not torch._C._functorch.is_functorch_wrapped_tensor(a)
 
 
 def _polar(a: Array) -> Array:

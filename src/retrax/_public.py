@@ -28,6 +28,7 @@ from retrax.methods import (
     Method,
     crmsprop,
     csgd_m,
+    mars,
     nrdog,
     radam,
     ramsgrad,

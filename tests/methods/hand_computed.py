@@ -277,6 +277,24 @@ def rsrm(geometry, grad, x, batches, eta, rho, normalised=False):
     return points, directions
 
 
+def mars(geometry, grad, x, batches, eta, rho, gamma):
+    """The approximate form: c_t = g_t + γ β/(1-β) (g_t - T g_{t-1}), d_t = β T d_{t-1} + (1-β) c_t, β = 1 - ρ."""
+    points, directions, gradients = [x], [], []
+    beta = 1 - rho
+    for t, (_, batch) in enumerate(batches, start=1):
+        g = grad(x, batch)
+        d = g
+        if t > 1:
+            back = points[-2]
+            corrected = g + gamma * beta / (1 - beta) * (g - geometry.transport(back, x, gradients[-1]))
+            d = beta * geometry.transport(back, x, directions[-1]) + (1 - beta) * corrected
+        x = geometry.retract(x, -eta(t) * d)
+        points.append(x)
+        directions.append(d)
+        gradients.append(g)
+    return points, directions
+
+
 def rsvrg(geometry, grad, x, batches, eta):
     """d_t = grad f_S(x_t) - T(grad f_S(x̄) - ḡ)."""
     points, directions = [x], []

@@ -127,17 +127,6 @@ def test_a_method_must_be_a_method():
     refused(TypeError, "method must be a retrax method", method="rsrm")
 
 
-def test_rasa_needs_matrices():
-    sphere = rx.Problem(loss, rx.Sphere(4), DATA)
-    refused(ValueError, r"needs matrices; Sphere\(4.*shape \(4,\)", problem=sphere, method=rx.rasa(0.1), at_once=False)
-    product = rx.Problem(
-        lambda x, batch: jnp.mean(batch @ x[0]) + jnp.sum(x[1]),
-        rx.Product((rx.Euclidean(4, 2), rx.Euclidean(3))),
-        DATA,
-    )
-    refused(ValueError, "needs matrices; Euclidean", problem=product, method=rx.rasa(0.1), at_once=False)
-
-
 # --- sizes ----------------------------------------------------------------------------------------------------
 
 

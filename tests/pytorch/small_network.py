@@ -9,6 +9,7 @@ OPTIMIZERS = [
     rx.torch.RSRM,
     rx.torch.RSGD,
     rx.torch.CSGDM,
+    rx.torch.MARS,
     rx.torch.CRMSProp,
     rx.torch.RAMSGrad,
     rx.torch.RADAM,

@@ -3,6 +3,8 @@
 RSRM on PCA against the compiled engine; the other combinations against its eager twin, which need not be compiled.
 """
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -80,12 +82,17 @@ def test_500_steps_of_rsrm_on_pca_equal_the_jax_engine():
     np.testing.assert_allclose(found, result.x, rtol=0, atol=1e-9)
 
 
+def unbiased(method):
+    return dataclasses.replace(method, scaling=dataclasses.replace(method.scaling, unbiased=True))
+
+
 METHODS = {
     "RSGD": (rx.torch.RSGD, {}, lambda: rx.rsgd(0.02), None),
     "CSGDM": (rx.torch.CSGDM, {"momentum": 0.9}, lambda: rx.csgd_m(0.02, momentum=0.9), None),
-    "CRMSProp": (rx.torch.CRMSProp, {"beta": 0.8}, lambda: rx.crmsprop(0.02, beta=0.8), None),
-    "RAMSGrad": (rx.torch.RAMSGrad, {"momentum": 0.9}, lambda: rx.ramsgrad(0.02, momentum=0.9), None),
-    "RADAM": (rx.torch.RADAM, {}, lambda: rx.radam(0.02), None),
+    "CRMSProp": (rx.torch.CRMSProp, {"beta": 0.8}, lambda: unbiased(rx.crmsprop(0.02, beta=0.8)), None),
+    "RAMSGrad": (rx.torch.RAMSGrad, {"beta": 0.9}, lambda: unbiased(rx.ramsgrad(0.02, momentum=0.9)), None),
+    "RADAM": (rx.torch.RADAM, {}, lambda: unbiased(rx.radam(0.02)), None),
+    "MARS": (rx.torch.MARS, {"gamma": 0.3}, lambda: rx.mars(0.02, gamma=0.3), None),
     "RASA": (rx.torch.RASA, {"sides": "R"}, lambda: rx.rasa(0.02, sides="R"), None),
     "RSRM": (rx.torch.RSRM, {"rho": 0.3}, lambda: rx.rsrm(0.02, rho=0.3), None),
     "RSVRG": (rx.torch.RSVRG, {}, lambda: rx.rsvrg(0.02, restart_every=20), 20),

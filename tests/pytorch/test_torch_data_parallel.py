@@ -12,25 +12,40 @@ from small_network import Network, batches, closure_of
 
 import retrax as rx
 import retrax.torch
+from retrax.torch.parameters import whole
 
 HERE = pathlib.Path(__file__).parent
 SECONDS = 240
 
 
-CASES = (("RSRM", "ddp"), ("RSRM", "bucket view"), ("RSRM", "all_reduce"), ("RSVRG", "ddp"), ("CSGDM", "ddp"))
+CASES = (
+    ("RSRM", "ddp"),
+    ("RSRM", "bucket view"),
+    ("RSRM", "all_reduce"),
+    ("RSVRG", "ddp"),
+    ("CSGDM", "ddp"),
+    ("RSRM", "fsdp2"),
+    ("RADAM", "fsdp2"),
+)
 
 
 def trained(name, make_closure, part):
     """The parameters after a few steps on the given part of every batch."""
     model = Network()
+    if make_closure is by_fsdp:  # the parameters are shards from here on, and the optimizer must see those
+        torch.distributed.fsdp.fully_shard(model, mesh=torch.distributed.device_mesh.init_device_mesh("cpu", (2,)))
     optimizer = getattr(rx.torch, name)(model.groups(), lr=0.05)
     closure_for = make_closure(model, optimizer)
     for inputs, targets in batches(6):
         optimizer.step(closure_for((inputs[part], targets[part])))
-    return [parameter.detach() for parameter in model.parameters()]
+    return [whole(parameter.detach()) for parameter in model.parameters()]
 
 
 def alone(model, optimizer):
+    return lambda batch: closure_of(model, optimizer, batch)
+
+
+def by_fsdp(model, optimizer):
     return lambda batch: closure_of(model, optimizer, batch)
 
 
@@ -50,11 +65,18 @@ def by_hand(model, optimizer):
     return lambda batch: functools.partial(averaged, closure_of(model, optimizer, batch))
 
 
-STYLES = {"ddp": by_ddp, "bucket view": functools.partial(by_ddp, bucket_view=True), "all_reduce": by_hand}
+STYLES = {
+    "ddp": by_ddp,
+    "bucket view": functools.partial(by_ddp, bucket_view=True),
+    "all_reduce": by_hand,
+    "fsdp2": by_fsdp,
+}
 
 
 def work(rank, port, folder):
     """What each of the two processes does."""
+    import torch.distributed.fsdp
+
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, GLOO_SOCKET_IFNAME="lo")
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", rank=rank, world_size=2)

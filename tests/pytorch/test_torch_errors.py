@@ -1,7 +1,5 @@
 """Bad input is refused at the call, with advice; a failing closure leaves the parameters where they were."""
 
-import re
-
 import pytest
 import torch
 
@@ -118,24 +116,9 @@ def test_what_is_no_manifold_for_a_parameter(manifold, error, message):
         rx.torch.RSGD([{"params": [orthonormal()], "manifold": manifold}], lr=0.1)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_coarse_dtypes_on_a_manifold(dtype):
-    with pytest.raises(TypeError, match="keep the parameter in float32"):
-        rsrm(torch.nn.Parameter(torch.eye(8, 3, dtype=dtype)))
-    rx.torch.RSRM([torch.nn.Parameter(torch.ones(3, dtype=dtype))], lr=0.1)
-
-
 def test_complex_parameters():
     with pytest.raises(TypeError, match="real floating-point"):
         rx.torch.RSGD([torch.nn.Parameter(torch.ones(3, dtype=torch.complex64))], lr=0.1)
-
-
-def test_rasa_wants_matrices():
-    parameter = torch.nn.Parameter(torch.ones(3))
-    optimizer = rx.torch.RASA([parameter], lr=0.1)
-    parameter.sum().backward()
-    with pytest.raises(ValueError, match="RASA scales rows and columns, so it needs matrices"):
-        optimizer.step()
 
 
 def test_a_nan_gradient_on_stiefel_says_what_may_be_wrong():
@@ -143,7 +126,9 @@ def test_a_nan_gradient_on_stiefel_says_what_may_be_wrong():
     optimizer = rx.torch.RSGD([{"params": [parameter], "manifold": rx.Stiefel(8, 3)}], lr=0.1)
     parameter.grad = torch.full_like(parameter, torch.nan)
     before = parameter.detach().clone()
-    with pytest.raises(RuntimeError, match=re.escape("the gradient holds NaN or infinite entries, or lr=0.1")):
+    with pytest.raises(
+        RuntimeError, match=r"group 0, parameter 0.*gradient holds NaN or infinite entries.*no parameter has moved"
+    ):
         optimizer.step()
     assert torch.equal(parameter, before)
 

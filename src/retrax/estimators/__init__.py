@@ -3,6 +3,7 @@
 from retrax.estimators.automatic_momentum import AutomaticMomentum
 from retrax.estimators.base import Estimate, Estimator, EvaluatesAll, Memoryless
 from retrax.estimators.momentum import Momentum
+from retrax.estimators.one_gradient_momentum import OneGradientMomentum
 from retrax.estimators.plain import Plain
 from retrax.estimators.recursive_momentum import RecursiveMomentum
 from retrax.estimators.storm_plus import StormPlus
@@ -16,6 +17,7 @@ __all__ = [
     "EvaluatesAll",
     "Memoryless",
     "Momentum",
+    "OneGradientMomentum",
     "Plain",
     "RecursiveMomentum",
     "StormPlus",

@@ -44,7 +44,9 @@ class OrthonormalColumns(ArrayManifold):
 def polar(self: Any, x: Array, u: Array) -> Array:
     """R_x(u) = y (yᵀy)^(-1/2) with y = x + u."""
     y = x + u
-    return _tidy_if_single(y @ _linalg.inverse_sqrt(y.mT @ y))
+    gram = y.mT @ y
+    found = _linalg.orthonormal_by_products(y, gram)
+    return _tidy_if_single(y @ _linalg.inverse_sqrt(gram)) if found is None else found
 
 
 def qr(self: Any, x: Array, u: Array) -> Array:

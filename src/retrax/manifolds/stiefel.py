@@ -50,4 +50,4 @@ class Stiefel(_orthonormal.OrthonormalColumns):
 
     def project(self, x: Array, z: Array) -> Array:
         """z - x sym(xᵀz)."""
-        return z - x @ _linalg.symmetric_part(x.mT @ z)
+        return _linalg.minus_product(z, x, _linalg.symmetric_part(x.mT @ z))

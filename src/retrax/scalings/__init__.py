@@ -5,5 +5,6 @@ from retrax.scalings.base import Scaling
 from retrax.scalings.coordinatewise import Coordinatewise
 from retrax.scalings.identity import Identity, Normalised
 from retrax.scalings.rasa import RASA
+from retrax.scalings.weight_decay import WeightDecay
 
-__all__ = ["RASA", "AMSGrad", "Coordinatewise", "Identity", "Normalised", "Scaling"]
+__all__ = ["RASA", "AMSGrad", "Coordinatewise", "Identity", "Normalised", "Scaling", "WeightDecay"]

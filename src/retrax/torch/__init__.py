@@ -11,9 +11,10 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError('retrax.torch needs PyTorch: pip install "retrax[torch]"') from None
 
-from retrax.torch.initial import orthogonal_, positive_definite_, unit_
+from retrax.torch.initial import orthogonal_, positive_definite_, retract_, unit_
 from retrax.torch.methods import (
     CSGDM,
+    MARS,
     RADAM,
     RASA,
     RSGD,
@@ -32,6 +33,7 @@ from retrax.torch.parameters import violation
 
 __all__ = [
     "CSGDM",
+    "MARS",
     "RADAM",
     "RASA",
     "RSGD",
@@ -47,6 +49,7 @@ __all__ = [
     "StormPlus",
     "orthogonal_",
     "positive_definite_",
+    "retract_",
     "unit_",
     "violation",
 ]

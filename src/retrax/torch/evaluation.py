@@ -1,12 +1,14 @@
 """Calling a closure: at the parameters as they are, or elsewhere on the same batch with the same random numbers."""
 
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from retrax.torch.parameters import plain
+from retrax.torch.parameters import whole
+from retrax.torch.transaction import Transaction
 from retrax.typing import Point, Tangent
 
 Closure = Callable[[], Any]
@@ -48,13 +50,36 @@ class Evaluated:
         raise NotImplementedError("a closure's batch cannot be divided")
 
 
-def evaluate(closure: Closure) -> Any:
+def evaluate(closure: Closure, parameters: Iterable[Tensor]) -> Any:
     """The loss; the closure leaves the gradients in the parameters."""
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    before = [_Trace(parameter.grad) for parameter in trained]
     with torch.enable_grad():
         loss = closure()
     if loss is None:
         raise TypeError("the closure returned None; it must compute the loss, call loss.backward() and return the loss")
+    if trained and not any(trace.is_stale(parameter.grad) for parameter, trace in zip(trained, before, strict=True)):
+        raise RuntimeError(
+            "the closure wrote no gradient into any parameter of this optimizer; it must call loss.backward() "
+            "before it returns the loss"
+        )
     return loss
+
+
+class _Trace:
+    """What a gradient was, without keeping it in memory: a backward pass replaces it or writes into it."""
+
+    __slots__ = ("_reference", "_version")
+
+    def __init__(self, gradient: Tensor | None) -> None:
+        self._reference = None if gradient is None else weakref.ref(gradient)
+        self._version = None if gradient is None else gradient._version
+
+    def is_stale(self, gradient: Tensor | None) -> bool:
+        """Whether `gradient` is another one, or has been written into."""
+        if gradient is None:
+            return False
+        return self._reference is None or self._reference() is not gradient or self._version != gradient._version
 
 
 class Visit(NamedTuple):
@@ -67,30 +92,24 @@ class Visit(NamedTuple):
     """The ambient gradient there; None if the loss does not depend on the parameter."""
 
 
-def visit(closure: Closure, points: Mapping[Tensor, Tensor]) -> dict[Tensor, Visit]:
+def visit(closure: Closure, points: Mapping[Tensor, Tensor], transaction: Transaction) -> dict[Tensor, Visit]:
     """Evaluate the closure with each parameter at its other point; parameters and random generators are put back.
 
-    The next call of the closure then draws the same dropout masks. The parameters go back also when it fails.
+    The next call of the closure then draws the same dropout masks. All go back also when it fails.
     """
-    homes = {parameter: plain(parameter).clone() for parameter in points}
     random_state = _RandomState(points)
+    homes = transaction.leave(points)
     try:
-        _move(points)
-        evaluate(closure)
+        evaluate(closure, points)
     finally:
-        _move(homes)
-    random_state.restore()
+        transaction.come_home()
+        random_state.restore()
     return {parameter: Visit(homes[parameter], points[parameter], _copied(parameter.grad)) for parameter in points}
 
 
 def _copied(gradient: Tensor | None) -> Tensor | None:
     """A copy: the next backward pass may write into the same memory (zero_grad(set_to_none=False), DDP's buckets)."""
-    return None if gradient is None else gradient.clone()
-
-
-def _move(points: Mapping[Tensor, Tensor]) -> None:
-    for parameter, point in points.items():
-        parameter.copy_(point)
+    return None if gradient is None else whole(gradient).clone()
 
 
 class _RandomState:

@@ -8,8 +8,31 @@ from retrax import methods, schedules
 from retrax.torch.optimizer import Parameters, RiemannianOptimizer
 
 
-def _rsrm(learning_rate: Any, rho: float, rho_decay: bool) -> methods.Method:
-    return methods.rsrm(learning_rate, rho if rho_decay else schedules.constant(rho))
+def _rsrm(learning_rate: Any, rho: float | str, rho_decay: bool, step_size: str) -> methods.Method:
+    if step_size not in ("auto", "schedule"):
+        raise ValueError(f"step_size must be 'auto' or 'schedule', not {step_size!r}")
+    if isinstance(rho, str) and rho != "auto":
+        raise ValueError(f"rho must be a number between 0 and 1, or 'auto', not {rho!r}")
+    own = step_size == "auto" and schedules.is_number(learning_rate)
+    constant = schedules.is_number(rho) and not rho_decay
+    return methods.rsrm(None if own else learning_rate, schedules.constant(float(rho)) if constant else rho)
+
+
+def _ramsgrad(learning_rate: Any, momentum: float, beta: float, epsilon: float) -> methods.Method:
+    return _unbiased(methods.ramsgrad(learning_rate, momentum, beta, epsilon))
+
+
+def _radam(learning_rate: Any, momentum: float, beta: float, epsilon: float) -> methods.Method:
+    return _unbiased(methods.radam(learning_rate, momentum, beta, epsilon))
+
+
+def _crmsprop(learning_rate: Any, beta: float, epsilon: float) -> methods.Method:
+    return _unbiased(methods.crmsprop(learning_rate, beta, epsilon))
+
+
+def _unbiased(method: methods.Method) -> methods.Method:
+    """With second moments divided by their weight: a β of 0.999 is else a first step 32 times as long as the rest."""
+    return dataclasses.replace(method, scaling=dataclasses.replace(method.scaling, unbiased=True))
 
 
 def _untuned(recipe: Callable[..., methods.Method]) -> Callable[..., methods.Method]:
@@ -25,7 +48,12 @@ def _untuned(recipe: Callable[..., methods.Method]) -> Callable[..., methods.Met
 class RSRM(RiemannianOptimizer):
     """Riemannian stochastic recursive momentum (Han & Gao 2021): variance reduction without large batches.
 
+    Not for networks: there a second gradient of a sample buys less than a fresh sample (the table in docs/torch.md);
+    `RDoG`, `MARS` and `RADAM` train them better. RSRM is for statistics on manifolds: smooth losses, many samples.
+
     d_t = grad f_S(x_t) + (1 - ρ_t) T(d_{t-1} - grad f_S(x_{t-1})), ρ_t = ρ₀ t^(-2/3), η_t = lr · t^(-1/3).
+    Without `lr` each parameter finds its own step size from the gradients seen, and without `rho` then its own ρ_t too
+    (`rx.rsrm()`); `lr` in the groups is 1 then, a factor that schedulers may change. With `lr` and no `rho`, ρ₀ = 0.1.
     `step(closure)` calls the closure at x_{t-1} and at x_t, on the same batch. The first step is a plain gradient step
     on whatever batch the closure sees; the paper gives it a larger one. `rho_decay=False` keeps ρ_t = ρ₀: networks,
     whose gradients are not smooth, need a ρ that does not vanish.
@@ -33,8 +61,31 @@ class RSRM(RiemannianOptimizer):
 
     recipe = staticmethod(_rsrm)
 
-    def __init__(self, params: Parameters, lr: float, rho: float = 0.1, rho_decay: bool = True, **common: Any) -> None:
-        super().__init__(params, lr, rho=rho, rho_decay=rho_decay, **common)
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float | None = None,
+        rho: float | str | None = None,
+        rho_decay: bool = True,
+        **common: Any,
+    ) -> None:
+        if rho is None:
+            rho = "auto" if lr is None else 0.1
+        common.setdefault("step_size", "auto" if lr is None else "schedule")
+        super().__init__(params, 1.0 if lr is None else lr, rho=rho, rho_decay=rho_decay, **common)
+
+
+class MARS(RiemannianOptimizer):
+    """Recursive momentum from one gradient a step (Yuan, Liu, Wu, Zhou & Gu 2024), on manifolds; η_t = lr · t^(-1/2).
+
+    d_t = (1 - ρ) T d_{t-1} + ρ g_t + γ (1 - ρ)(g_t - T g_{t-1}): RSRM with the gradient of the step before, on its own
+    batch, in place of a second evaluation. No closure needed.
+    """
+
+    recipe = staticmethod(methods.mars)
+
+    def __init__(self, params: Parameters, lr: float, rho: float = 0.05, gamma: float = 0.025, **common: Any) -> None:
+        super().__init__(params, lr, rho=rho, gamma=gamma, **common)
 
 
 class RSGD(RiemannianOptimizer):
@@ -50,21 +101,26 @@ class CSGDM(RiemannianOptimizer):
     """SGD with transported momentum (Kumar Roy, Mhammedi & Harandi 2018); η_t = lr · t^(-1/2).
 
     d_t = β T d_{t-1} + (1-β) grad f_S(x_t), begun with the first gradient.
-    As in `retrax.csgd_m` the default momentum is what the RSRM paper prints; 0.9 is the usual choice and often better.
+    The default momentum is the usual one; `retrax.csgd_m` has what the RSRM paper prints, 0.999.
     """
 
     recipe = staticmethod(methods.csgd_m)
 
-    def __init__(self, params: Parameters, lr: float, momentum: float = 0.999, **common: Any) -> None:
+    def __init__(self, params: Parameters, lr: float, momentum: float = 0.9, **common: Any) -> None:
         super().__init__(params, lr, momentum=momentum, **common)
 
 
 class CRMSProp(RiemannianOptimizer):
-    """RMSProp's scaling entry by entry in the ambient space, then projection; η_t = lr · t^(-1/2)."""
+    """RMSProp's scaling entry by entry in the ambient space, then projection; η_t = lr · t^(-1/2).
 
-    recipe = staticmethod(methods.crmsprop)
+    β = 0.999 and moments divided by their weight, as in Adam; `retrax.crmsprop` has the paper's 0.9, undivided.
+    """
 
-    def __init__(self, params: Parameters, lr: float, beta: float = 0.9, epsilon: float = 1e-8, **common: Any) -> None:
+    recipe = staticmethod(_crmsprop)
+
+    def __init__(
+        self, params: Parameters, lr: float, beta: float = 0.999, epsilon: float = 1e-8, **common: Any
+    ) -> None:
         super().__init__(params, lr, beta=beta, epsilon=epsilon, **common)
 
 
@@ -72,17 +128,17 @@ class RAMSGrad(RiemannianOptimizer):
     """RAMSGRAD (Bécigneul & Ganea 2019): momentum over the running maximum of the averaged ‖grad f_S‖², one number per
     parameter; η_t = lr · t^(-1/2).
 
-    As in `retrax.ramsgrad` the defaults are what the RSRM paper prints, the reverse of Adam's habit.
+    Momentum and β as in Adam, and moments divided by their weight; `retrax.ramsgrad` has what the RSRM paper prints.
     """
 
-    recipe = staticmethod(methods.ramsgrad)
+    recipe = staticmethod(_ramsgrad)
 
     def __init__(
         self,
         params: Parameters,
         lr: float,
-        momentum: float = 0.999,
-        beta: float = 0.9,
+        momentum: float = 0.9,
+        beta: float = 0.999,
         epsilon: float = 1e-8,
         **common: Any,
     ) -> None:
@@ -92,7 +148,7 @@ class RAMSGrad(RiemannianOptimizer):
 class RADAM(RiemannianOptimizer):
     """RADAM (Bécigneul & Ganea 2019): as RAMSGrad, with the averaged ‖grad f_S‖² itself instead of its maximum."""
 
-    recipe = staticmethod(methods.radam)
+    recipe = staticmethod(_radam)
 
     def __init__(
         self,
@@ -109,7 +165,7 @@ class RADAM(RiemannianOptimizer):
 class RASA(RiemannianOptimizer):
     """RASA (Kasai, Jawanpuria & Mishra 2019): adapts the row ("L") and column ("R") subspaces of matrices.
 
-    Every parameter must be a matrix; η_t = lr · t^(-1/2).
+    A vector is scaled entry by entry, a kernel of a convolution along its last two axes; η_t = lr · t^(-1/2).
     """
 
     recipe = staticmethod(methods.rasa)

@@ -5,9 +5,11 @@ parameters to their second points, calls the closure, moves them back and calls 
 gradients ready.
 """
 
+import dataclasses
 import math
 import numbers
-from collections.abc import Callable, Iterable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -16,9 +18,12 @@ from torch import Tensor
 
 from retrax.manifolds import Manifold
 from retrax.methods import Method, State
+from retrax.scalings import WeightDecay
 from retrax.schedules import Schedule
 from retrax.torch import parameters
 from retrax.torch.evaluation import Closure, Evaluated, Visit, evaluate, unscale, visit
+from retrax.torch.initial import retract_
+from retrax.torch.transaction import Transaction
 
 Parameters = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
 
@@ -29,7 +34,7 @@ _STACKED_ENTRIES, _STACKED_MEMBERS = 2**14, 4
 _OWN_KEYS = frozenset({"params", "param_names", "name", "initial_lr"})
 """What a group may hold besides options: torch's own keys, a label, and what schedulers resume from."""
 
-_COMMON_OPTIONS = frozenset({"lr", "manifold", "decay", "maximize", "foreach", "differentiable"})
+_COMMON_OPTIONS = frozenset({"lr", "manifold", "decay", "maximize", "foreach", "weight_decay", "differentiable"})
 """Options that are not the recipe's ("differentiable" is one that torch adds by itself)."""
 
 
@@ -67,13 +72,30 @@ class Bucket(NamedTuple):
     """Steps taken so far; 0 means that there is no state yet."""
 
 
+class Move(NamedTuple):
+    """What a bucket's step has found, before any of it is written."""
+
+    group: dict[str, Any]
+    bucket: Bucket
+    point: Tensor
+    state: dict[str, Any]
+
+
+class Stack(NamedTuple):
+    """The states of a bucket's members, and the one state that they are views of."""
+
+    parts: list[Any]
+    whole: dict[str, Any]
+
+
 class RiemannianOptimizer(torch.optim.Optimizer):
     """A `torch.optim.Optimizer` made from a recipe `recipe(learning_rate, **options) -> retrax.Method`.
 
     `params`: parameters, named parameters or groups; a group may set "manifold" (else its parameters are Euclidean)
     and any option. The step size is η_t = lr · (the method's own decay, such as t^(-1/3)); `decay=False` leaves all
     decay to lr and torch's schedulers. `maximize` goes uphill. `foreach`: step same-shaped parameters of a group as
-    one stack (None: where they are small enough for it to pay).
+    one stack (None: where they are small enough for it to pay). `weight_decay` λ is decoupled: a step also goes
+    -η_t λ grad(‖x‖²/2), which is -η_t λ x in Euclidean space and nothing where all points have one norm.
 
     To make an optimizer of a method of your own, subclass with a `recipe` and pass its options by keyword.
     """
@@ -88,10 +110,18 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         decay: bool = True,
         maximize: bool = False,
         foreach: bool | None = None,
+        weight_decay: float = 0.0,
         **options: Any,
     ) -> None:
         self._forget()
-        common = {"lr": lr, "manifold": None, "decay": decay, "maximize": maximize, "foreach": foreach}
+        common = {
+            "lr": lr,
+            "manifold": None,
+            "decay": decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "weight_decay": weight_decay,
+        }
         super().__init__(params, {**common, **options})
 
     def _forget(self) -> None:
@@ -99,6 +129,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         self._methods: dict[int, tuple[tuple[Any, ...], Method]] = {}
         self._manifolds: dict[Tensor, Manifold] = {}
         self._skeletons: dict[tuple[int, Manifold], State] = {}
+        self._stacks: dict[Tensor, Stack] = {}
 
     # --- groups ----------------------------------------------------------------------------------------------
 
@@ -119,10 +150,15 @@ class RiemannianOptimizer(torch.optim.Optimizer):
 
     def _check_group(self, group: dict[str, Any]) -> None:
         _check_options(group)
-        self._method(group)
+        method = self._method(group)
+        tried: set[tuple[Any, ...]] = set()
         for index, parameter in enumerate(group["params"]):
             name = parameters.name_of(group, len(self.param_groups) - 1, index)
-            parameters.check_parameter(parameter, self._manifold(parameter, group), name)
+            manifold = self._manifold(parameter, group)
+            parameters.check_parameter(parameter, manifold, name)
+            if (manifold, parameter.shape) not in tried:
+                _check_method(method, manifold, parameter, name)
+                tried.add((manifold, parameter.shape))
 
     def _manifold(self, parameter: Tensor, group: dict[str, Any]) -> Manifold:
         if group["manifold"] is not None:
@@ -134,11 +170,14 @@ class RiemannianOptimizer(torch.optim.Optimizer):
     def _method(self, group: dict[str, Any]) -> Method:
         """The group's method, made anew only when one of its options has changed."""
         options = {name: group[name] for name in self.defaults if name not in _COMMON_OPTIONS}
-        values = tuple(options.values())
+        values = (*options.values(), group["weight_decay"])
         known = self._methods.get(id(group))
         if known is None or known[0] != values:
             decay = type(self).recipe(1.0, **options).step_size
-            known = values, type(self).recipe(GroupStepSize(group, decay), **options)
+            made = type(self).recipe(GroupStepSize(group, decay), **options)
+            if group["weight_decay"]:
+                made = dataclasses.replace(made, scaling=WeightDecay(made.scaling, group["weight_decay"]))
+            known = values, made
             self._methods[id(group)] = known
         return known[1]
 
@@ -153,14 +192,30 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         here, and a step with infinite ones is skipped.
         """
         with torch.no_grad():
-            methods = [self._method(group) for group in self.param_groups]
-            visits = {} if methods[0].evaluations == 1 else self._visit_second_points(closure, restart)
-            loss = None if closure is None else evaluate(closure)
-            if scaler is None or unscale(scaler, self, visits):
-                for group, method in zip(self.param_groups, methods, strict=True):
-                    for bucket in self._buckets(group, visits):
-                        self._advance(group, method, bucket, visits, restart)
+            transaction = Transaction(self.state)
+            try:
+                return self._step(closure, restart, scaler, transaction)
+            except BaseException:
+                transaction.roll_back()
+                raise
+
+    def _step(self, closure: Closure | None, restart: bool, scaler: Any, transaction: Transaction) -> Any:
+        methods = [self._method(group) for group in self.param_groups]
+        two_points = any(method.evaluations > 1 for method in methods)
+        visits = self._visit_second_points(closure, restart, transaction) if two_points else {}
+        loss = None if closure is None else evaluate(closure, self._parameters())
+        if scaler is None or unscale(scaler, self, visits):
+            moves = [
+                self._advance(group, method, bucket, visits, restart)
+                for group, method in zip(self.param_groups, methods, strict=True)
+                for bucket in self._buckets(group, visits)
+            ]
+            self._check_finite(moves)
+            self._commit(moves, transaction)
         return loss
+
+    def _parameters(self) -> list[Tensor]:
+        return [parameter for group in self.param_groups for parameter in group["params"]]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """As in torch, but without a record for the profiler, which costs more than dropping a few gradients."""
@@ -174,7 +229,9 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         """A step that begins a fresh estimate from the closure's batch: for RSVRG and RSRG, all the data."""
         return self.step(closure, restart=True)
 
-    def _visit_second_points(self, closure: Closure | None, restart: bool) -> dict[Tensor, Visit]:
+    def _visit_second_points(
+        self, closure: Closure | None, restart: bool, transaction: Transaction
+    ) -> dict[Tensor, Visit]:
         """The gradients at x_{t-1} or at an anchor, for each parameter whose estimator wants them and has a state."""
         if closure is None:
             raise TypeError(
@@ -186,7 +243,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             return {}
         # Cleared here too, so that a closure without zero_grad() does not add up the gradients of two points.
         self.zero_grad()
-        visits = visit(closure, points)
+        visits = visit(closure, points, transaction)
         self.zero_grad()
         return visits
 
@@ -235,64 +292,110 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         return taken, self._manifold(parameter, group), parameter.shape, parameter.dtype, parameter.device
 
     def _advance(
-        self,
-        group: dict[str, Any],
-        method: Method,
-        bucket: Bucket,
-        visits: Mapping[Tensor, Visit],
-        restart: bool,
-    ) -> None:
-        """One step of a bucket: gather, let the method work, write back."""
+        self, group: dict[str, Any], method: Method, bucket: Bucket, visits: Mapping[Tensor, Visit], restart: bool
+    ) -> Move:
+        """One step of a bucket: gather, and let the method work. Writes nothing."""
         manifold, members = bucket.manifold, bucket.members
         sign = -1 if group["maximize"] else 1
-        x, ambient = _here(members, visits, copy=method.estimator.keeps_last or method.estimator.evaluations > 1)
-        oracle = Evaluated(x, _riemannian(manifold, x, ambient, sign))
+        x = self._point(bucket, visits, copy=method.estimator.keeps_last or method.estimator.evaluations > 1)
+        oracle = Evaluated(x, _riemannian(manifold, x, [member.grad for member in members], sign))
         if bucket.taken and not restart:
             advance = method.step
             if visits:
                 found = [visits[member] for member in members]
-                y, ambient = _stack_trees([one.point for one in found]), _stack_trees([one.gradient for one in found])
-                oracle.add(y, _riemannian(manifold, y, ambient, sign))
+                y = _stacked([one.point for one in found])
+                oracle.add(y, _riemannian(manifold, y, [one.gradient for one in found], sign))
         else:
             advance = method.restart
         try:
             moved, state = advance(manifold, oracle, x, self._state(method, bucket, x), float(bucket.taken + 1))
         except torch.linalg.LinAlgError as error:
             raise RuntimeError(
-                f"the step on {manifold} failed ({error}); the gradient holds NaN or infinite entries, or "
-                f"lr={group['lr']} is too large"
+                f"the step of {self._names(bucket)} on {manifold} failed ({error}); the gradient holds NaN or infinite "
+                f"entries, or lr={group['lr']} is too large; no parameter has moved"
             ) from error
-        self._write(method, bucket, moved, state)
+        kept = {"step": bucket.taken + 1, **{name: _encode(part) for name, part in state._asdict().items()}}
+        if not method.estimator.keeps_last:
+            kept["last"] = None
+        if parameters.is_coarse(members[0]):
+            kept["exact"] = moved
+        return Move(group, bucket, moved, kept)
+
+    def _point(self, bucket: Bucket, visits: Mapping[Tensor, Visit], copy: bool) -> Tensor:
+        """Where the members are; as a copy if a method keeps it, for they change in place."""
+        if len(bucket.members) > 1:
+            return torch.stack([self._exact(member, bucket.manifold) for member in bucket.members])
+        (member,) = bucket.members
+        if member in visits and not parameters.is_coarse(member):
+            return parameters.whole(visits[member].home)
+        point = self._exact(member, bucket.manifold)
+        return point.clone() if copy else point
+
+    def _exact(self, parameter: Tensor, manifold: Manifold) -> Tensor:
+        """The parameter; for a coarse dtype the float32 point of which it is the rounding."""
+        point = parameters.whole(parameters.plain(parameter))
+        if not parameters.is_coarse(point):
+            return point
+        exact = self.state[parameter]["exact"] if self.state.get(parameter) else None
+        if exact is not None and torch.equal(exact.to(point.dtype), point):
+            return exact
+        return retract_(point.float(), manifold)  # the first step, or somebody has written into the parameter
 
     def _state(self, method: Method, bucket: Bucket, x: Tensor) -> State:
         if not bucket.taken:
             return method.init(bucket.manifold, x)
-        stored = _stack_trees([self.state[parameter] for parameter in bucket.members])
-        return self._decoded(method, bucket.manifold, x, stored)
+        return self._decoded(method, bucket.manifold, x, self._stored(bucket))
+
+    def _stored(self, bucket: Bucket) -> Mapping[str, Any]:
+        """The members' states as one; of a stack that has stepped before, the one that `_commit` took apart."""
+        parts = [self.state[parameter] for parameter in bucket.members]
+        known = self._stacks.get(bucket.members[0])
+        if known and len(known.parts) == len(parts) and all(map(operator.is_, known.parts, parts)):
+            return known.whole
+        return _stack_trees(parts)
 
     def _decoded(self, method: Method, manifold: Manifold, x: Tensor, stored: Mapping[str, Any]) -> State:
-        """The state that `_write` stored, in the types that the method's parts gave it."""
+        """The state that a step has stored, in the types that the method's parts gave it."""
         key = id(method), manifold
         if key not in self._skeletons:
             self._skeletons[key] = jax.tree.map(lambda leaf: 0, method.init(manifold, x))
         return State(*(_decode(stored[name], part) for name, part in self._skeletons[key]._asdict().items()))
 
-    def _write(self, method: Method, bucket: Bucket, moved: Tensor, state: State) -> None:
-        """The new point into the parameters, the new state into `self.state`, one plain dict for each parameter."""
-        kept = {
-            "step": bucket.taken + 1,
-            **{name: _encode(part) for name, part in state._asdict().items()},
-        }
-        if not method.estimator.keeps_last:
-            kept["last"] = None
-        if len(bucket.members) == 1:
-            bucket.members[0].copy_(moved)
-            self.state[bucket.members[0]] = kept
-            return
-        parts = _split_tree(kept, len(bucket.members))
-        for parameter, point, part in zip(bucket.members, moved.unbind(0), parts, strict=True):
-            parameter.copy_(point)
-            self.state[parameter] = part
+    def _check_finite(self, moves: list[Move]) -> None:
+        """Raise before anything is written if a new point or a new state holds NaN or infinite numbers."""
+        for move in moves:
+            if all(_is_finite(leaf) for leaf in (move.point, *jax.tree.leaves(move.state))):
+                continue
+            members = move.bucket.members
+            infinite = [one for one in members if one.grad is not None and not bool(one.grad.isfinite().all())]
+            reason = "its gradient holds NaN or infinite entries" if infinite else f"lr={move.group['lr']} is too large"
+            raise RuntimeError(
+                f"the step of {self._names(move.bucket, infinite)} is not finite: {reason}; no parameter has moved"
+            )
+
+    def _names(self, bucket: Bucket, among: Sequence[Tensor] = ()) -> str:
+        """The first of a bucket's parameters (or of those given) by name."""
+        wanted = among[0] if among else bucket.members[0]
+        for group_index, group in enumerate(self.param_groups):
+            for index, parameter in enumerate(group["params"]):
+                if parameter is wanted:
+                    return parameters.name_of(group, group_index, index)
+        return "a parameter"
+
+    def _commit(self, moves: list[Move], transaction: Transaction) -> None:
+        """The new points into the parameters, the new states into `self.state`, one plain dict for each parameter."""
+        points, states = [], {}
+        for move in moves:
+            members = move.bucket.members
+            if len(members) == 1:
+                points.append((members[0], move.point))
+                states[members[0]] = move.state
+                continue
+            parts = _split_tree(move.state, len(members))
+            points += zip(members, move.point.unbind(0), strict=True)
+            states.update(zip(members, parts, strict=True))
+            self._stacks[members[0]] = Stack(parts, move.state)
+        transaction.commit(points, states)
 
     # --- saving ----------------------------------------------------------------------------------------------
 
@@ -314,27 +417,40 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         super().load_state_dict(state_dict)
         for group, manifold in zip(self.param_groups, own, strict=True):
             group["manifold"] = manifold
+        self._load_exact_states(state_dict)
+
+    def _load_exact_states(self, state_dict: dict[str, Any]) -> None:
+        """torch rounds a state to the dtype of its parameter; that of a coarse parameter is kept in float32."""
+        indices = [index for group in state_dict["param_groups"] for index in group["params"]]
+        for index, parameter in zip(indices, self._parameters(), strict=True):
+            if parameters.is_coarse(parameter) and index in state_dict["state"]:
+                self.state[parameter] = jax.tree.map(
+                    lambda leaf: leaf.to(parameter.device, copy=True) if isinstance(leaf, Tensor) else leaf,  # noqa: B023
+                    state_dict["state"][index],
+                )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._forget()
         super().__setstate__(state)
 
 
-def _here(members: list[Tensor], visits: Mapping[Tensor, Visit], copy: bool) -> tuple[Tensor, Any]:
-    """The current point and its ambient gradient; the point as a copy if a method keeps it, for it changes in place."""
-    if len(members) > 1:
-        return torch.stack([parameters.plain(member) for member in members]), _stack_trees([m.grad for m in members])
-    (member,) = members
-    if visits and member in visits:
-        return visits[member].home, member.grad
-    point = parameters.plain(member)
-    return point.clone() if copy else point, member.grad
+def _riemannian(manifold: Manifold, x: Tensor, ambient: list[Any], sign: int) -> Tensor:
+    """The Riemannian gradient of sign · f, never the tensor in `ambient` itself, which torch may write into."""
+    given = _stacked([parameters.whole(one) for one in ambient])
+    given = given if given.dtype == x.dtype else given.to(x.dtype)
+    gradient = manifold.gradient(x, given if sign == 1 else -given)
+    return gradient.clone() if gradient is ambient[0] else gradient
 
 
-def _riemannian(manifold: Manifold, x: Tensor, ambient: Tensor, sign: int) -> Tensor:
-    """The Riemannian gradient of sign · f, never the tensor `ambient` itself, which torch may write into."""
-    gradient = manifold.gradient(x, ambient if sign == 1 else -ambient)
-    return gradient.clone() if gradient is ambient else gradient
+def _is_finite(leaf: Any) -> bool:
+    """Whether a tensor has no NaN and no infinite entry: a sum has one if they have, and reads memory only once."""
+    if not (isinstance(leaf, Tensor) and leaf.is_floating_point()):
+        return True
+    return math.isfinite(leaf.sum()) or bool(leaf.isfinite().all())
+
+
+def _stacked(tensors: list[Any]) -> Tensor:
+    return tensors[0] if len(tensors) == 1 else torch.stack(tensors)
 
 
 def _stack_trees(trees: list[Any]) -> Any:
@@ -369,10 +485,24 @@ def _decode(stored: Any, like: Any) -> Any:
     return stored
 
 
+@torch.no_grad()
+def _check_method(method: Method, manifold: Manifold, parameter: Tensor, name: str) -> None:
+    """A part that refuses a manifold (a scaling of rows, where there are none) does so here, not in the first step."""
+    if not parameter.numel():
+        return
+    try:
+        method.init(manifold, parameters.whole(parameters.plain(parameter)))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
 def _check_options(group: Mapping[str, Any]) -> None:
     lr = group["lr"]
     if isinstance(lr, bool) or not isinstance(lr, numbers.Real | Tensor) or not 0 <= float(lr) < math.inf:
         raise ValueError(f"lr must be a finite number that is not negative, not {lr!r}")
+    rate = group["weight_decay"]
+    if isinstance(rate, bool) or not isinstance(rate, numbers.Real) or not 0 <= float(rate) < math.inf:
+        raise ValueError(f"weight_decay must be a finite number that is not negative, not {rate!r}")
     manifold = group["manifold"]
     if manifold is not None and not isinstance(manifold, Manifold):
         raise TypeError(f"manifold must be a retrax manifold such as rx.Stiefel(64, 16), not {manifold!r}")

@@ -62,24 +62,77 @@ def check_parameter(parameter: Tensor, manifold: Manifold, name: str) -> None:
         raise TypeError(f"{name} has dtype {parameter.dtype}; retrax optimizes real floating-point parameters")
     if isinstance(manifold, Euclidean):
         return check_shape(parameter, manifold.ambient_shape, manifold, name) if parameter.numel() else None
-    if parameter.dtype not in (torch.float32, torch.float64):
+    if parameter.dtype not in (torch.float32, torch.float64) and not is_coarse(parameter):
         raise TypeError(
-            f"{name} has dtype {parameter.dtype}, too coarse to stay on {manifold}; keep the parameter in float32 "
-            "and let torch.autocast do the layers in lower precision"
+            f"{name} has dtype {parameter.dtype}; on {manifold} it may be float64, float32, bfloat16 or float16"
         )
-    check_shape(parameter, manifold.ambient_shape, manifold, name)
+    _check_orientation(parameter, manifold, name)
+    point = whole(plain(parameter))
     try:
-        manifold.check_point(plain(parameter), name=name)
+        manifold.check_point(point.float() if is_coarse(point) else point, _tolerance(point), name)
     except ValueError as error:
-        initialiser = _INITIALISERS.get(type(manifold))
-        advice = f"; rx.torch.{initialiser}(parameter) makes a random start on it" if initialiser else ""
-        raise ValueError(f"{error}{advice}") from None
+        raise ValueError(f"{error}; {_advice(manifold)}") from None
+
+
+def _check_orientation(parameter: Tensor, manifold: Manifold, name: str) -> None:
+    """`check_shape`, with advice for a weight that lies the other way round."""
+    try:
+        check_shape(parameter, manifold.ambient_shape, manifold, name)
+    except ValueError as error:
+        if tuple(parameter.shape[-2:]) != tuple(reversed(manifold.ambient_shape)):
+            raise
+        advice = "columns are orthonormal here, so keep a wide weight transposed and use weight.mT in the model"
+        raise ValueError(f"{error}; {advice}") from None
+
+
+def _tolerance(point: Tensor) -> float | None:
+    """A coarse dtype cannot come closer to the manifold than its roundings; None is the manifold's own tolerance."""
+    return 8 * torch.finfo(point.dtype).eps if is_coarse(point) else None
+
+
+def _advice(manifold: Manifold) -> str:
+    initialiser = _INITIALISERS.get(type(manifold))
+    random_start = f"rx.torch.{initialiser}(parameter) makes a random start on it, and " if initialiser else ""
+    return f"{random_start}rx.torch.retract_(parameter, manifold) moves it to a point nearby"
 
 
 def plain(parameter: Tensor) -> Tensor:
-    """The parameter's data without autograd and without a tensor subclass, sharing its memory."""
+    """The parameter's data without autograd and without a tensor subclass, sharing its memory; shards stay shards."""
     data = parameter.detach()
-    return data if type(data) is Tensor else data.as_subclass(Tensor)
+    return data if type(data) is Tensor or _in_shards(data) else data.as_subclass(Tensor)
+
+
+def _in_shards(tensor: Tensor) -> bool:
+    """Whether it is a DTensor, known by its method so that `torch.distributed.tensor` is never imported here."""
+    return hasattr(tensor, "full_tensor")
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """All of a tensor whose shards are spread over processes (FSDP2's DTensor); any other is itself."""
+    return tensor.full_tensor() if _in_shards(tensor) else tensor  # type: ignore[attr-defined]
+
+
+def local(parameter: Tensor, point: Tensor) -> tuple[Tensor, Tensor]:
+    """The memory that this process holds of a parameter, and the part of a new point that belongs there."""
+    memory = plain(parameter)
+    if not _in_shards(memory):
+        return memory, point
+    if not _in_shards(point):
+        point = _sharded_like(memory, point)
+    return memory.to_local(), point.to_local()  # type: ignore[attr-defined]
+
+
+def _sharded_like(parameter: Any, point: Tensor) -> Tensor:
+    from torch.distributed.tensor import DTensor, Replicate
+
+    mesh = parameter.device_mesh
+    everywhere = DTensor.from_local(point, mesh, [Replicate()] * mesh.ndim, run_check=False)
+    return everywhere.redistribute(mesh, parameter.placements)
+
+
+def is_coarse(parameter: Tensor) -> bool:
+    """Whether a parameter's dtype is too coarse for the arithmetic of a step, which then has a float32 copy of it."""
+    return parameter.dtype in (torch.bfloat16, torch.float16)
 
 
 def name_of(group: Mapping[str, Any], group_index: int, index: int) -> str:
@@ -100,7 +153,7 @@ def violation(
         raise TypeError("manifolds= goes with a module; an optimizer knows its own")
     pairs = _of_module(of, manifolds or {}) if isinstance(of, torch.nn.Module) else _of_optimizer(of)
     found = {
-        name: float(manifold.violation(plain(parameter)).max())
+        name: float(manifold.violation(whole(plain(parameter))).max())
         for name, parameter, manifold in pairs
         if not isinstance(manifold, Euclidean)
     }
