@@ -48,6 +48,25 @@ def _fetch(data: Batch | None, batches: Batch, i: Any) -> Batch:
     return jax.tree.map(lambda a: a.at[indices].get(mode="promise_in_bounds"), data)
 
 
+_LOW = 2**24
+"""Integers below it are exact in single precision."""
+
+
+def step_number(step: int, dtype: str) -> np.ndarray:
+    """A step's number as a program takes it. Single precision has no integers from 2³¹ on: two, of which t is made."""
+    if dtype == "float64" or step + 2**20 < 2**31:
+        return np.asarray(step)
+    return np.asarray(divmod(step, _LOW), dtype=np.int32)
+
+
+def _number(first: Any, i: Any, dtype: Any) -> Any:
+    """t = first + i, rounded once, however a run is cut into stretches."""
+    if first.ndim == 0:
+        return (first + i).astype(dtype)
+    low = first[1] + i
+    return (first[0] + low // _LOW).astype(dtype) * _LOW + (low % _LOW).astype(dtype)
+
+
 def advance(
     objective: Objective,
     data: Batch | None,
@@ -63,7 +82,7 @@ def advance(
 
     def body(i: Any, carry: tuple[Point, State]) -> tuple[Point, State]:
         oracle = BatchOracle(objective, _fetch(data, batches, i))
-        return method.step(objective.manifold, oracle, *carry, (first + i).astype(dtype))
+        return method.step(objective.manifold, oracle, *carry, _number(first, i, dtype))
 
     return jax.lax.fori_loop(0, count, body, (x, state))
 
@@ -84,7 +103,8 @@ def _advance_in_one_kernel(
     look at t, or a number of a part that goes into nothing. Their sum is a use.
     """
     numbers = [jnp.ravel(leaf)[0] for leaf in jax.tree.leaves(method)]
-    return advance(objective, data, method, x, state, batches, first, count), sum(numbers, start=first)
+    used = sum(numbers, start=first if first.ndim == 0 else first[0])
+    return advance(objective, data, method, x, state, batches, first, count), used
 
 
 def _advance(
@@ -124,7 +144,7 @@ def _restart_one(
 ) -> tuple[Point, State]:
     """Step `first` of one run, from a large batch."""
     dtype = jnp.result_type(*jax.tree.leaves(x))
-    return method.restart(objective.manifold, LargeBatchOracle(mean), x, state, first.astype(dtype))
+    return method.restart(objective.manifold, LargeBatchOracle(mean), x, state, _number(first, 0, dtype))
 
 
 def _restart_drawn(
@@ -181,7 +201,7 @@ def _measure(
 
     def run(data: Batch, mean: Any, method: Method, x: Point, state: State, t: Any) -> Any:
         mean = _with_data(mean, data)
-        t = t.astype(jnp.result_type(*jax.tree.leaves(x)))
+        t = _number(t, 0, jnp.result_type(*jax.tree.leaves(x)))
 
         def one(means: Means, method: Method, x: Point, state: State) -> Any:
             return figures(objective, method, means, with_error, x, state, t)
@@ -294,11 +314,11 @@ class JaxDriver:
                 x,
                 state,
                 indices,
-                put(np.asarray(first)),
+                put(step_number(first, self.dtype)),
             )
             return compiled(_restart_drawn, (self.objective, self.form, chunk, fed), *arguments), arguments
         mean = self._computed(payload, x) if not isinstance(payload, Samples) else self.mean_over(payload)
-        arguments = (mean, self.method, x, state, put(np.asarray(first)))
+        arguments = (mean, self.method, x, state, put(step_number(first, self.dtype)))
         return compiled(_restart, (self.objective, self.form), *arguments), arguments
 
     def _computed(self, payload: Any, x: Point) -> AtOnePoint:
@@ -319,7 +339,7 @@ class JaxDriver:
         data, indices, numbers = (
             payload.data if fed else self.data,
             payload.indices,
-            (np.asarray(first), np.asarray(count)),
+            (step_number(first, self.dtype), np.asarray(count)),
         )
         if isinstance(self.form.devices, SeveralDevices):
             indices, numbers = self.form.devices.put((indices, numbers))
@@ -354,7 +374,7 @@ class JaxDriver:
         if isinstance(mean, PartwiseMean):
             points = (x, state.last.point if with_error else None, self.average(state))
             mean = Means(*(_or_none(functools.partial(self._at_each, mean), point) for point in points))
-        t = self.form.devices.put(np.asarray(step))
+        t = self.form.devices.put(step_number(step, self.dtype))
         arguments = (mean, self.method, x, state, t)
         row = compiled(_measure, (self.objective, self.form, with_error), *arguments)(*arguments)
         values = jax.block_until_ready(row)
