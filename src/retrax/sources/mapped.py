@@ -211,21 +211,65 @@ _Reader = Callable[[np.ndarray, np.ndarray], None]
 def _reader(array: np.ndarray) -> _Reader:
     """A function (numbers, target) that reads rows: from the file, or through the map where the layout asks for it."""
     root = _root(array)
-    plain = array[:1].flags.c_contiguous and array.strides[0] > 0 and not array.dtype.hasobject
-    if root is None or root.filename is None or root.mode == "c" or not plain or not hasattr(os, "preadv"):
+    descriptor = None if root is None or root.filename is None else _descriptor(root)
+    if root is None or descriptor is None:  # a file that was replaced lives on in the map
         return lambda numbers, target: np.copyto(target, array[numbers])
-    return _FileRows(array, root)
+    plain = array[:1].flags.c_contiguous and array.strides[0] > 0 and not array.dtype.hasobject
+    if root.mode == "c" or not plain or not hasattr(os, "preadv"):
+        return _MapRows(array, root, descriptor)
+    return _FileRows(array, root, descriptor)
+
+
+def _descriptor(root: np.memmap) -> int | None:
+    """The file that a map shows, opened; None where there is another file of that name by now."""
+    try:
+        descriptor = os.open(str(root.filename), os.O_RDONLY)
+    except OSError:
+        return None
+    inode = _mapped_inode(_address(root))
+    if inode is not None and inode != os.fstat(descriptor).st_ino:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _mapped_inode(address: int) -> int | None:
+    """The inode of the file that is mapped to an address, where the system tells (Linux)."""
+    try:
+        with Path("/proc/self/maps").open() as maps:
+            for line in maps:
+                bounds, _, _, _, inode = line.split()[:5]
+                low, high = (int(bound, 16) for bound in bounds.split("-"))
+                if low <= address < high:
+                    return int(inode)
+    except OSError:
+        pass
+    return None
+
+
+class _MapRows:
+    """Reads rows through the map; a file that was cut short is found before the system ends the process over it."""
+
+    def __init__(self, array: np.ndarray, root: np.memmap, descriptor: int) -> None:
+        self.array, self.path, self.descriptor = array, str(root.filename), descriptor
+        self.end = root.offset + root.nbytes
+        weakref.finalize(self, os.close, descriptor)
+
+    def __call__(self, numbers: np.ndarray, target: np.ndarray) -> None:
+        if os.fstat(self.descriptor).st_size < self.end:
+            raise ValueError(f"{self.path} is shorter than it was when it was opened")
+        np.copyto(target, self.array[numbers])
 
 
 class _FileRows:
     """Reads rows of a file: a run of neighbours with one call, and nothing stays mapped."""
 
-    def __init__(self, array: np.ndarray, root: np.memmap) -> None:
+    def __init__(self, array: np.ndarray, root: np.memmap, descriptor: int) -> None:
         self.path = str(root.filename)
         self.stride, self.row_bytes = array.strides[0], array[:1].nbytes
         self.offset = root.offset + _address(array) - _address(root)
-        self._descriptor = os.open(self.path, os.O_RDONLY)
-        weakref.finalize(self, os.close, self._descriptor)
+        self._descriptor = descriptor
+        weakref.finalize(self, os.close, descriptor)
 
     def __call__(self, numbers: np.ndarray, target: np.ndarray) -> None:
         together = np.diff(numbers) == 1 if self.stride == self.row_bytes else np.zeros(len(numbers) - 1, dtype=bool)
