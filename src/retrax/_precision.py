@@ -2,6 +2,8 @@
 
 import contextlib
 import functools
+import os
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,8 +16,44 @@ def precision(dtype: str) -> Iterator[None]:
 
     LAPACK calls on the small matrices of a step are several times slower where BLAS hands them to other threads.
     """
-    with jax.enable_x64(dtype == "float64"), _blas().limit(limits=1, user_api="blas"):
+    _refuse_forked()
+    with jax.enable_x64(dtype == "float64"), _one_blas_thread:
         yield
+
+
+class _OneBlasThread:
+    """One BLAS thread while anybody is inside; runs in several threads may overlap, and the last one out restores."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._limit = threading.Lock(), 0, None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._limit = _blas().limit(limits=1, user_api="blas")
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limit.restore_original_limits()  # type: ignore[attr-defined]
+
+
+_one_blas_thread = _OneBlasThread()
+_process: list[int] = []
+"""The process in which the first computation ran."""
+
+
+def _refuse_forked() -> None:
+    """A forked child has none of the threads that JAX runs on, and would wait for them for ever."""
+    if not _process:
+        _process.append(os.getpid())
+    if _process[0] != os.getpid():
+        raise RuntimeError(
+            "this process was forked from one in which JAX was at work, whose threads it lacks; start processes with "
+            "multiprocessing.get_context('spawn'), or fork before the first run"
+        )
 
 
 @functools.cache

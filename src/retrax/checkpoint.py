@@ -7,6 +7,7 @@ another name, flushed to the disk and then renamed.
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import re
 import warnings
@@ -20,10 +21,14 @@ import numpy as np
 from retrax._checks import integer
 from retrax._files import TEMPORARY, write_atomically
 from retrax.drivers.devices import largest
+from retrax.fingerprint import Fingerprint
+from retrax.plan import Position
 from retrax.settings import Settings
 
 _MAGIC = b"RETRAX CHECKPOINT\n"
-_VERSION = 1
+_VERSION = 2
+_OTHER_VERSIONS = {1: "Retrax before 0.1.0"}
+"""Who wrote files of other versions of the format."""
 _NAME = re.compile(r"step-(\d{9,})\.ckpt")
 
 
@@ -69,16 +74,34 @@ def decode(content: bytes) -> Snapshot:
     body = memoryview(content)[start:]
     if hashlib.sha256(body).digest() != content[len(_MAGIC) : start]:
         raise RefusedError("it is damaged: its checksum does not match")
+    try:
+        return _parsed(body)
+    except RefusedError:
+        raise
+    # A file can have a right checksum and a wrong content: somebody may have made it by hand.
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, MemoryError) as error:
+        raise RefusedError(f"its content makes no sense ({type(error).__name__}: {str(error)[:200]})") from None
+
+
+def _parsed(body: memoryview) -> Snapshot:
     length = int.from_bytes(body[:8], "little")
     facts = json.loads(bytes(body[8 : 8 + length]))
-    if facts.pop("version") != _VERSION:
-        raise RefusedError("it was written by another version of Retrax")
+    version = facts.pop("version")
+    if version != _VERSION:
+        writer = _OTHER_VERSIONS.get(version, "a later version of Retrax") if isinstance(version, int) else "another"
+        raise RefusedError(f"it was written by another version of Retrax: format {version}, by {writer}")
     arrays, offset = [], 8 + length
     for kind in facts.pop("arrays"):
-        dtype, shape = np.dtype(kind["dtype"]), tuple(kind["shape"])
-        count = int(np.prod(shape, dtype=np.int64))
+        dtype, shape = np.dtype(kind["dtype"]), tuple(integer(size, "a size", least=0) for size in kind["shape"])
+        if dtype.kind not in "fiub":
+            raise RefusedError(f"it holds {dtype}, which are no numbers")
+        count = math.prod(shape)
+        if count * dtype.itemsize > len(body) - offset:
+            raise RefusedError("it is shorter than its header says")
         arrays.append(np.frombuffer(body, dtype, count, offset).reshape(shape).copy())
         offset += count * dtype.itemsize
+    if offset != len(body):
+        raise RefusedError("it is longer than its header says")
     return Snapshot(arrays, facts)
 
 
@@ -95,11 +118,28 @@ def read(path: str | os.PathLike[str]) -> Snapshot:
         raise RefusedError(f"{path} cannot be loaded: {refusal}") from None
 
 
-def check_snapshot(snapshot: Snapshot, ours: Mapping[str, str], steps: int | None) -> None:
-    """Refuse a snapshot of another run, or from beyond the planned end."""
-    compare(snapshot.facts["fingerprint"], ours)
-    if steps is not None and snapshot.facts["position"]["step"] > steps:
+def check_snapshot(snapshot: Snapshot, ours: Fingerprint, steps: int | None) -> None:
+    """Refuse a snapshot of another run, from beyond the planned end, or without what a run needs."""
+    facts = snapshot.facts
+    missing = {"fingerprint", "position", "place", "seconds", "history"} - set(facts)
+    if missing:
+        raise RefusedError(f"it lacks {', '.join(sorted(missing))}")
+    position = facts["position"]
+    names = {field.name for field in dataclasses.fields(Position)}
+    if not isinstance(position, dict) or set(position) != names:
+        raise RefusedError("its counters are not those of a run")
+    for name, value in position.items():
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**62:
+            raise RefusedError(f"its counter {name} is {value!r}")
+    seconds = facts["seconds"]
+    if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+        raise RefusedError(f"its clock stands at {seconds!r}")
+    columns = facts["history"]
+    if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
+        raise RefusedError("its history has no columns")
+    if steps is not None and position["step"] > steps:
         raise RefusedError(f"its step lies beyond steps={steps}")
+    compare(facts["fingerprint"], ours.at(position["step"]))
 
 
 class Folder:
@@ -108,17 +148,31 @@ class Folder:
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.path, self.keep = Path(checkpoint.directory), checkpoint.keep
 
-    def prepare(self) -> None:
-        """Make the directory, and remove what an interrupted write has left."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        for leftover in self.path.glob(TEMPORARY):
-            leftover.unlink()
+    def prepare(self) -> int | None:
+        """Make and lock the directory, see that files can be written there, and remove what a killed run has left."""
+        handle = None
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = lock(self.path)
+            for leftover in self.path.glob(TEMPORARY):
+                leftover.unlink()
+            probe = self.path / TEMPORARY.replace("*", "probe")
+            write_atomically(probe, lambda file: file.write(bytes(2**16)))
+            probe.unlink()
+            return handle
+        except OSError as error:
+            if handle is not None:
+                os.close(handle)
+            raise ValueError(
+                f"no checkpoint can be written into {self.path}: {error.strerror or error}; choose another directory"
+            ) from error
 
     def steps(self) -> list[int]:
-        """The steps for which there are files, rising."""
+        """The steps for which there are files, rising; what only looks like one is passed over."""
         if not self.path.is_dir():
             return []
-        return sorted(int(match[1]) for match in map(_NAME.fullmatch, os.listdir(self.path)) if match)
+        found = [int(match[1]) for match in map(_NAME.fullmatch, os.listdir(self.path)) if match]
+        return sorted({step for step in found if self.file(step).is_file()})
 
     def file(self, step: int) -> Path:
         """The file of a step."""
@@ -128,7 +182,7 @@ class Folder:
         """Write a file that is either whole or not there, then remove those that are no longer to be kept."""
         write(self.file(step), snapshot)
         for old in [other for other in self.steps() if other <= step][: -self.keep]:
-            self.file(old).unlink()
+            self.file(old).unlink(missing_ok=True)
 
     def newest(self, usable: Callable[[Snapshot], None]) -> Snapshot | None:
         """The newest checkpoint that can be read and that `usable` does not refuse; None if there are no files."""
@@ -138,7 +192,7 @@ class Folder:
             try:
                 snapshot = decode(path.read_bytes())
                 usable(snapshot)
-            except RefusedError as refusal:
+            except (RefusedError, OSError) as refusal:
                 reasons.append(f"{path}: {refusal}")
                 continue
             for reason in reasons:
@@ -150,81 +204,91 @@ class Folder:
 
 
 class Keeper:
-    """The checkpoints of one run. Of several processes on one run, the first writes and all read."""
+    """The checkpoints of one run, to be closed at its end. Of several processes, the first writes and all read."""
 
     def __init__(self, checkpoint: Checkpoint, settings: Settings) -> None:
         self.folder, self.settings = Folder(checkpoint), settings
-        self.fingerprint = fingerprint(settings)
+        self.fingerprint = Fingerprint(settings)
         self.writes = not settings.several_processes or jax.process_index() == 0
         self.last_step: int | None = None
+        self.trouble: str | None = None
+        """Why the last checkpoint could not be written."""
+        self._lock: int | None = None
 
-    def open(self, resume: bool) -> Snapshot | None:
-        """The checkpoint to go on from, if there is one; refuses to mix a new run with the files of another."""
+    def open(self, resume: bool, fits: Callable[[Snapshot], None] = lambda snapshot: None) -> Snapshot | None:
+        """The checkpoint to go on from, if there is one that `fits`; refuses to mix a new run with another's files."""
         if not resume and self.folder.steps():
             raise ValueError(
                 f"{self.folder.path} holds checkpoints already; continue with resume=True, or choose another directory"
             )
         if self.writes:
-            self.folder.prepare()
-        saved = self.folder.newest(self._check) if resume else None
+            self._lock = self.folder.prepare()
+
+        def usable(snapshot: Snapshot) -> None:
+            check_snapshot(snapshot, self.fingerprint, self.settings.plan.steps)
+            fits(snapshot)
+
+        saved = self.folder.newest(usable) if resume else None
         self.last_step = None if saved is None else saved.facts["position"]["step"]
         step = self.last_step or 0
         if self.settings.several_processes and largest(step, -step) != (step, -step):
             raise ValueError(f"the processes see different checkpoints: {self.folder.path} must be shared by all")
+        for unchecked in self.fingerprint.unchecked:
+            warnings.warn(
+                f"a checkpoint in {self.folder.path} cannot tell {unchecked} from another run's", RuntimeWarning, 4
+            )
         return saved
 
-    def _check(self, snapshot: Snapshot) -> None:
-        check_snapshot(snapshot, self.fingerprint, self.settings.plan.steps)
+    def close(self) -> None:
+        """Let other runs write into the directory."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def save(self, step: int, snapshot: Callable[[], Snapshot]) -> None:
-        """Write, unless it has been written; no process goes on before."""
+        """Write, unless it has been written; no process goes on before. A failure is told, and the run goes on."""
         if self.writes and step != self.last_step:
-            self.folder.save(step, snapshot())
+            try:
+                self.folder.save(step, snapshot())
+                self.trouble = None
+            except OSError as error:
+                self.trouble = f"the checkpoint of step {step} could not be written: {error}"
+                warnings.warn(f"{self.trouble}; the run goes on without it", RuntimeWarning, stacklevel=2)
         if self.settings.several_processes:
             largest(step)
         self.last_step = step
 
 
-def fingerprint(settings: Settings) -> dict[str, str]:
-    """What must be the same for a run to be the continuation of another. `steps` is not among it."""
-    plan, source = settings.plan, settings.problem.source
-    objective = settings.problem.objective
-    template = jax.tree.map(lambda a: f"{a.shape[1:]} {a.dtype}", source.template)
-    x0 = b"".join(np.asarray(leaf, dtype=np.float64).tobytes() for leaf in jax.tree.leaves(settings.x0))
-    sizes = (1, 2, 10, 100, 1000, 10_000)
-    return {
-        "seed": str(settings.seeds or settings.seed),
-        "dtype": settings.dtype,
-        "loss": describe(objective.loss),
-        "manifold": repr(objective.manifold),
-        "method": describe(settings.methods or settings.method),
-        "x0": hashlib.sha256(x0).hexdigest()[:16],
-        "data": f"{source.size} samples of {template}",
-        "samples": source.digest(),
-        "driver": settings.driver,
-        "batch sizes": str([plan.batch_size(t) for t in sizes]),
-        "large batch sizes": str([plan.large_batch_size(t) for t in sizes]),
-        "restart_every": str(plan.restart_every),
-    }
+def lock(directory: Path) -> int | None:
+    """A hold on a directory until it is closed or the process ends; ValueError if another run has it.
+
+    It is the directory itself that is locked, so that no file is left. None where the system cannot do that.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        return None
+    try:
+        handle = os.open(directory, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise ValueError(
+            f"another run is writing checkpoints into {directory}; wait for its end, or choose another directory"
+        ) from None
+    except OSError:  # some network file systems have no locks
+        os.close(handle)
+        return None
+    return handle
 
 
-def compare(theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:
+def compare(theirs: Any, ours: Mapping[str, str]) -> None:
     """Refuse a checkpoint of another run, naming what differs."""
+    if not isinstance(theirs, dict):
+        raise RefusedError("it does not say which run it belongs to")
     for name, value in ours.items():
         if theirs.get(name) != value:
             raise RefusedError(f"it belongs to another run, whose {name} is {theirs.get(name)} and not {value}")
-
-
-def describe(value: Any) -> str:
-    """A method or function in words that are the same in every process."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = (f"{field.name}={describe(getattr(value, field.name))}" for field in dataclasses.fields(value))
-        return f"{type(value).__name__}({', '.join(fields)})"
-    if callable(value):
-        inner = getattr(value, "func", value)
-        return f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(describe, value))}]"
-    if hasattr(value, "dtype"):
-        return repr(np.asarray(value).tolist())
-    return repr(value)

@@ -1,10 +1,13 @@
 """The front door: `minimize` runs one method on one problem to its end."""
 
+import contextlib
 import dataclasses
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+
+import numpy as np
 
 from retrax._checks import integer
 from retrax._precision import precision
@@ -12,7 +15,7 @@ from retrax.checkpoint import Checkpoint, Keeper
 from retrax.methods import Method
 from retrax.problems.base import Problem
 from retrax.progress import ProgressLine
-from retrax.recording import History, InterruptedRun, Record, Result, Row, TerminatedRun
+from retrax.recording import History, InterruptedRun, Record, Result, Row, TerminatedRun, off_manifold
 from retrax.run import Run, Watch
 from retrax.settings import Settings
 from retrax.typing import Point
@@ -79,17 +82,27 @@ def minimize(
     )
     if settings.plan.steps is None:
         raise ValueError("steps is missing: how many steps to take")
-    stop_rule = _StopRule(tolerance, patience, loss_bound, confidence)
-    with precision(settings.dtype):
-        keeper = None if checkpoint is None else Keeper(checkpoint, settings)
-        run = Run.of(settings, None if keeper is None else keeper.open(resume))
+    stop_rule = _StopRule(tolerance, patience, loss_bound, confidence, off_manifold(np.empty(0, settings.dtype)))
     line = ProgressLine(method.name, settings.plan.steps, progress)
-    try:
-        return run.to_the_end(Watch(line, keeper, stop_rule.diverged, stop_rule.converged, on_record))
-    except (InterruptedRun, TerminatedRun) as interruption:
-        if on_interrupt == "raise":
-            raise
-        return interruption.result
+    with started(settings, checkpoint, resume) as (run, keeper):
+        try:
+            return run.to_the_end(Watch(line, keeper, stop_rule.diverged, stop_rule.converged, on_record))
+        except (InterruptedRun, TerminatedRun) as interruption:
+            if on_interrupt == "raise":
+                raise
+            return interruption.result
+
+
+@contextlib.contextmanager
+def started(settings: Settings, checkpoint: Checkpoint | None, resume: bool) -> Iterator[tuple[Run, Keeper | None]]:
+    """A run, from its newest checkpoint if it is to resume, and the keeper of its checkpoints."""
+    if checkpoint is None:
+        yield Run.of(settings), None
+        return
+    with precision(settings.dtype):
+        keeper = Keeper(checkpoint, settings)
+    with contextlib.closing(keeper):
+        yield Run.of(settings, lambda fits: keeper.open(resume, fits)), keeper
 
 
 def check_checkpoint(checkpoint: Any, resume: bool) -> None:
@@ -112,6 +125,7 @@ class _StopRule:
     patience: int
     loss_bound: float | None
     confidence: float
+    off_manifold: float
 
     def __post_init__(self) -> None:
         for value, name in ((self.tolerance, "tolerance"), (self.loss_bound, "loss_bound")):
@@ -123,9 +137,11 @@ class _StopRule:
 
     def diverged(self, row: Row) -> str | None:
         """Why this record says that the run has diverged."""
-        loss = row["loss"]
+        loss, violation = row["loss"], row["violation"]
         if not math.isfinite(loss):
             return f"the loss became {loss}"
+        if not violation <= self.off_manifold:
+            return f"the point left the manifold (violation {violation:.2g})"
         if not math.isfinite(row["direction_norm"]):
             return f"the direction's norm became {row['direction_norm']}"
         if self.loss_bound is not None and loss > self.loss_bound:

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
 from retrax._checks import integer
@@ -50,6 +51,16 @@ class Record:
         if self.every is not None or steps is None:
             return None if self.every is None else int(self.every)
         return max(1, steps // self.points)
+
+
+def finite(tree: Any) -> bool:
+    """Whether all numbers in NumPy arrays are finite."""
+    return all(bool(np.all(np.isfinite(leaf))) for leaf in jax.tree.leaves(tree))
+
+
+def off_manifold(x: Any) -> float:
+    """The violation from which on a point is taken to have left its manifold: 10 √ε, far above what rounding does."""
+    return 10 * max(float(np.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(x)) ** 0.5
 
 
 COLUMNS = (

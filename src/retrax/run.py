@@ -10,17 +10,19 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from retrax._checks import integer
 from retrax._precision import precision
 from retrax.advice import curvature, warning
-from retrax.checkpoint import Keeper, Snapshot, check_snapshot, fingerprint, read, write
+from retrax.checkpoint import Keeper, RefusedError, Snapshot, check_snapshot, read, write
 from retrax.drivers.devices import largest
+from retrax.fingerprint import Fingerprint
 from retrax.methods import Method
 from retrax.plan import Position
 from retrax.problems.base import Problem
 from retrax.progress import ProgressLine
-from retrax.recording import History, Record, Result, Row, Status, interruption
+from retrax.recording import History, Record, Result, Row, Status, finite, interruption, off_manifold
 from retrax.settings import Settings
 from retrax.sources import Feed, Stretch
 from retrax.sources.prefetch import Prefetch
@@ -32,6 +34,9 @@ SECONDS_PER_STRETCH = 0.25
 
 Reason = tuple[Status, str]
 """How a run ends, and that in words."""
+
+Find = Callable[[Callable[[Snapshot], None]], Snapshot | None]
+"""Finds a snapshot that a check, which it is given, does not refuse."""
 
 
 class _Piece(NamedTuple):
@@ -95,13 +100,13 @@ class Run:
         )
 
     @classmethod
-    def of(cls, settings: Settings, saved: Snapshot | None = None) -> "Run":
-        """A run from checked arguments, where `saved` ends if that is given."""
+    def of(cls, settings: Settings, find: Find = lambda fits: None) -> "Run":
+        """A run from checked arguments, where the snapshot ends that `find` finds, if there is one."""
         run = cls.__new__(cls)
-        run._begin(settings, saved)
+        run._begin(settings, find)
         return run
 
-    def _begin(self, settings: Settings, saved: Snapshot | None = None) -> None:
+    def _begin(self, settings: Settings, find: Find = lambda fits: None) -> None:
         self.settings, self.plan = settings, settings.plan
         self._source = settings.problem.source
         self._position = Position()
@@ -116,8 +121,9 @@ class Run:
             self._x, self._state = self._driver.start(settings.x0)
             self._output = self._x
             self._good = self._x, self._output
+            saved = find(self._check_carried)
             rows = [] if saved is None else self._restore(saved)
-            self._feed: Feed = settings.make_feed(self._place)
+            self._feed: Feed = self._make_feed(saved is not None)
             self._mean: Any = None
             exact = True
             if self.plan.record_every is not None:
@@ -263,6 +269,8 @@ class Run:
         status, detail = reason or (Status.STREAM_ENDED, f"the stream ended after step {self.step}")
         if watch.keeper is not None and snapshot is not None and status is not Status.DIVERGED:
             watch.keeper.save(self.step, lambda: snapshot)
+        if watch.keeper is not None and watch.keeper.trouble is not None:
+            detail = f"{detail}; {watch.keeper.trouble}"
         result = dataclasses.replace(self._result(status, detail), warning=self._warning(status))
         if self._signal is not None and status is Status.INTERRUPTED:
             raise interruption(self._signal, result)
@@ -373,31 +381,68 @@ class Run:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all that the run carries into one file, which is either whole or not there."""
-        write(path, self._snapshot(fingerprint(self.settings)))
+        write(path, self._snapshot(Fingerprint(self.settings)))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], problem: Problem, method: Method, **arguments: Any) -> "Run":
         """Take up a saved run: with the same arguments as when it was made, or it is refused."""
         settings = Settings(problem, method, **arguments)
         saved = read(path)
-        check_snapshot(saved, fingerprint(settings), settings.plan.steps)
-        return cls.of(settings, saved)
+
+        def find(fits: Callable[[Snapshot], None]) -> Snapshot:
+            check_snapshot(saved, Fingerprint(settings), settings.plan.steps)
+            fits(saved)
+            return saved
+
+        return cls.of(settings, find)
 
     def _save(self, keeper: Keeper | None) -> None:
         if keeper is not None:
             keeper.save(self.step, lambda: self._snapshot(keeper.fingerprint))
 
-    def _snapshot(self, fingerprint: dict[str, str]) -> Snapshot:
+    def _snapshot(self, fingerprint: Fingerprint) -> Snapshot:
         carried = self._driver.to_numpy((self._x, self._state, self._output, self._good))
         names = list(self.history)
         facts = {
-            "fingerprint": fingerprint,
+            "fingerprint": fingerprint.at(self.step),
+            "unchecked": fingerprint.unchecked,
             "position": dataclasses.asdict(self._position),
             "place": self._place,
             "seconds": self._seconds,
             "history": names,
         }
         return Snapshot([*jax.tree.leaves(carried), *(self.history[name] for name in names)], facts)
+
+    def _check_carried(self, saved: Snapshot) -> None:
+        """Refuse arrays that are not those of this run, and points that are not on the manifold."""
+        own = jax.tree.leaves((self._x, self._state, self._output, self._good))
+        arrays, names = saved.arrays, saved.facts["history"]
+        kinds = [[(tuple(a.shape), np.dtype(a.dtype)) for a in some] for some in (own, arrays[: len(own)])]
+        if kinds[0] != kinds[1]:
+            raise RefusedError("its arrays are not those of such a run")
+        columns = arrays[len(own) :]
+        if len(columns) != len(names) or len({len(column) if column.ndim else -1 for column in columns}) > 1:
+            raise RefusedError("its history is not a table")
+        if names and not {"step", "sfo", "seconds", "loss", "violation", "direction_norm"} <= set(names):
+            raise RefusedError("its history lacks columns")
+        if self.settings.seeds is None:  # of a sweep, some runs may have diverged
+            self._check_points(saved)
+
+    def _check_points(self, saved: Snapshot) -> None:
+        leaves, structure = jax.tree.flatten((self._x, self._state, self._output, self._good))
+        x, _, output, good = jax.tree.unflatten(structure, saved.arrays[: len(leaves)])
+        manifold = self.settings.problem.manifold
+        for point in (x, output, *good):
+            if not finite(point) or not float(manifold.violation(point)) <= off_manifold(point):
+                raise RefusedError(f"its points do not lie on {manifold}")
+
+    def _make_feed(self, resumed: bool) -> Feed:
+        try:
+            return self.settings.make_feed(self._place)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            if not resumed:
+                raise
+            raise RefusedError(f"the checkpoint's place in the data makes no sense: {error!r}") from error
 
     def _restore(self, saved: Snapshot) -> list[Row]:
         """Take up where a checkpoint ends; returns the rows of its history."""

@@ -20,7 +20,16 @@ from retrax.plan import Plan
 from retrax.problems.base import Problem
 from retrax.recording import Record
 from retrax.schedules import is_number
-from retrax.sources import Feed, Layout, PushedSource, SeveralFeeds, SharedFeed, Source, StreamSource
+from retrax.sources import (
+    Feed,
+    Layout,
+    PushedSource,
+    SeveralFeeds,
+    SharedFeed,
+    Source,
+    StreamSource,
+    check_numbers,
+)
 from retrax.typing import Point
 
 DRIVERS = ("jax", "eager")
@@ -173,9 +182,18 @@ def _seed(seed: Any) -> int:
 def _start(x0: Point, manifold: Manifold) -> Point:
     """A user's starting point: one point of the manifold, not a stack of them."""
     x0 = np.asarray(x0) if isinstance(manifold, ArrayManifold) and isinstance(x0, list | tuple) else x0
+    x0 = jax.tree.map(_real, x0)
     manifold.check_point(x0)
     manifold.each(_check_single, x0)
     return x0
+
+
+def _real(leaf: Any) -> Any:
+    """A part of x0, if it is made of real numbers that a run can hold."""
+    array = leaf if isinstance(leaf, jax.Array) else check_numbers(leaf)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"x0 must be made of real numbers, not {array.dtype}")
+    return array
 
 
 def _check_single(manifold: Manifold, point: Any) -> None:
@@ -220,8 +238,9 @@ def _dtype(dtype: str | None, x0: Point | None, problem: Problem) -> str:
             raise ValueError(f"dtype must be 'float32' or 'float64', not {dtype!r}")
         return name
     for leaf in jax.tree.leaves((x0, problem.source.template)):
-        if str(getattr(leaf, "dtype", "")) in ("float32", "float64"):
-            return str(leaf.dtype)
+        name = getattr(getattr(leaf, "dtype", None), "name", "")  # of either byte order
+        if name in ("float32", "float64"):
+            return name
     return "float32"
 
 

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from retrax._precision import precision
-from retrax.checkpoint import Checkpoint, Keeper
+from retrax.checkpoint import Checkpoint
 from retrax.methods import Method
-from retrax.minimizing import check_callback, check_checkpoint
+from retrax.minimizing import check_callback, check_checkpoint, started
 from retrax.problems.base import Problem
 from retrax.progress import ProgressLine
 from retrax.recording import InterruptedRun, Record, Result, TerminatedRun
-from retrax.run import Run, Watch
+from retrax.run import Watch
 from retrax.schedules import is_number
 from retrax.settings import Settings
 from retrax.typing import Point
@@ -138,17 +137,15 @@ def sweep(
         folder = (
             None if checkpoint is None else dataclasses.replace(checkpoint, directory=Path(checkpoint.directory, name))
         )
-        with precision(settings.dtype):
-            keeper = None if folder is None else Keeper(folder, settings)
-            run = Run.of(settings, None if keeper is None else keeper.open(resume))
         called = None if on_record is None else lambda step, row, name=name: on_record(name, step) and None
-        watch = Watch(ProgressLine(name, settings.plan.steps, progress), keeper, on_record=called)
-        try:
-            results[name] = _collected(name, rates, numbers_, run.to_the_end(watch))
-        except (InterruptedRun, TerminatedRun) as interruption:
-            results[name] = _collected(name, rates, numbers_, interruption.result)
-            interruption.result = Sweep(results)
-            raise
+        with started(settings, folder, resume) as (run, keeper):
+            watch = Watch(ProgressLine(name, settings.plan.steps, progress), keeper, on_record=called)
+            try:
+                results[name] = _collected(name, rates, numbers_, run.to_the_end(watch))
+            except (InterruptedRun, TerminatedRun) as interruption:
+                results[name] = _collected(name, rates, numbers_, interruption.result)
+                interruption.result = Sweep(results)
+                raise
     return Sweep(results)
 
 

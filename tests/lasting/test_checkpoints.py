@@ -13,6 +13,8 @@ from retrax.sources import as_source
 
 from .runs import METHODS, Counting, Stateful, assert_same, no_thread_left, problem, samples, saved
 
+pytestmark = pytest.mark.filterwarnings("ignore:a checkpoint in .* a stream that keeps its own place")
+
 STEPS = 300
 RECORD = rx.Record(every=50, samples=200, estimator_error=True)
 
@@ -226,8 +228,10 @@ def test_files_of_another_version_are_refused():
     content = encode(Snapshot([np.arange(3.0)], {"a": 1}))
     assert decode(content).facts == {"a": 1}
     np.testing.assert_array_equal(decode(content).arrays[0], np.arange(3.0))
-    with pytest.raises(RefusedError, match="another version"):
+    with pytest.raises(RefusedError, match="another version of Retrax: format 99, by a later version"):
         decode(encode(Snapshot([], {"version": 99})))
+    with pytest.raises(RefusedError, match=r"format 1, by Retrax before 0\.1\.0"):
+        decode(encode(Snapshot([], {"version": 1})))
 
 
 def test_a_new_run_does_not_mix_with_an_old_one(tmp_path):
@@ -330,7 +334,7 @@ def test_the_header_is_plain_json(tmp_path):
     length = int.from_bytes(content[start : start + 8], "little")
     header = json.loads(content[start + 8 : start + 8 + length])
     assert header["position"]["step"] == STEPS
-    assert header["version"] == 1
+    assert header["version"] == 2
 
 
 def test_writing_warns_of_nothing(tmp_path):

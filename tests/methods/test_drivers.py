@@ -14,6 +14,7 @@ from retrax._precision import precision
 from retrax.datasets import synthetic
 from retrax.drivers import jax as driver_module
 from retrax.drivers.jax import JaxDriver
+from retrax.drivers.programs import compiled
 from retrax.sources import Samples
 
 from .small_problems import MANIFOLDS, METHODS, case, product_of_matrices, product_problem
@@ -284,10 +285,11 @@ def verdict_on(problem, method, **options):
 def eight_steps(problem, method, one_kernel):
     with precision("float64"):
         driver, x, state, payload = driver_of(problem, method)
-        objective, form, *arguments = driver._advance_arguments(x, state, payload, 2, 8)
+        (objective, form, fed), arguments = driver._advance_arguments(x, state, payload, 2, 8)
         assert form.one_kernel
-        form = dataclasses.replace(form, one_kernel=one_kernel)
-        return np.asarray(driver_module._advance_jit(objective, form, *arguments)[0][0])
+        statics = (objective, dataclasses.replace(form, one_kernel=one_kernel), fed)
+        program = compiled(driver_module._advance, statics, *arguments, options=driver_module.LOOP_OPTIONS)
+        return np.asarray(program(*arguments)[0][0])
 
 
 READY_MADE = {

@@ -18,6 +18,7 @@ from retrax.drivers import kernel
 from retrax.drivers.base import Figures, Means, figures
 from retrax.drivers.devices import Devices, OneDevice, SeveralDevices, SplitMean
 from retrax.drivers.partwise import AtOnePoint, PartwiseMean, stacked
+from retrax.drivers.programs import compiled
 from retrax.methods import Method, State
 from retrax.problems.base import BatchOracle, LargeBatchOracle, Mean, Objective, Problem, SampleMean, chunk_length
 from retrax.sources import LargeBatch, Samples
@@ -47,6 +48,25 @@ def _fetch(data: Batch | None, batches: Batch, i: Any) -> Batch:
     return jax.tree.map(lambda a: a.at[indices].get(mode="promise_in_bounds"), data)
 
 
+_LOW = 2**24
+"""Integers below it are exact in single precision."""
+
+
+def step_number(step: int, dtype: str) -> np.ndarray:
+    """A step's number as a program takes it. Single precision has no integers from 2³¹ on: two, of which t is made."""
+    if dtype == "float64" or step + 2**20 < 2**31:
+        return np.asarray(step)
+    return np.asarray(divmod(step, _LOW), dtype=np.int32)
+
+
+def _number(first: Any, i: Any, dtype: Any) -> Any:
+    """t = first + i, rounded once, however a run is cut into stretches."""
+    if first.ndim == 0:
+        return (first + i).astype(dtype)
+    low = first[1] + i
+    return (first[0] + low // _LOW).astype(dtype) * _LOW + (low % _LOW).astype(dtype)
+
+
 def advance(
     objective: Objective,
     data: Batch | None,
@@ -62,7 +82,7 @@ def advance(
 
     def body(i: Any, carry: tuple[Point, State]) -> tuple[Point, State]:
         oracle = BatchOracle(objective, _fetch(data, batches, i))
-        return method.step(objective.manifold, oracle, *carry, (first + i).astype(dtype))
+        return method.step(objective.manifold, oracle, *carry, _number(first, i, dtype))
 
     return jax.lax.fori_loop(0, count, body, (x, state))
 
@@ -83,7 +103,8 @@ def _advance_in_one_kernel(
     look at t, or a number of a part that goes into nothing. Their sum is a use.
     """
     numbers = [jnp.ravel(leaf)[0] for leaf in jax.tree.leaves(method)]
-    return advance(objective, data, method, x, state, batches, first, count), sum(numbers, start=first)
+    used = sum(numbers, start=first if first.ndim == 0 else first[0])
+    return advance(objective, data, method, x, state, batches, first, count), used
 
 
 def _advance(
@@ -123,7 +144,7 @@ def _restart_one(
 ) -> tuple[Point, State]:
     """Step `first` of one run, from a large batch."""
     dtype = jnp.result_type(*jax.tree.leaves(x))
-    return method.restart(objective.manifold, LargeBatchOracle(mean), x, state, first.astype(dtype))
+    return method.restart(objective.manifold, LargeBatchOracle(mean), x, state, _number(first, 0, dtype))
 
 
 def _restart_drawn(
@@ -180,7 +201,7 @@ def _measure(
 
     def run(data: Batch, mean: Any, method: Method, x: Point, state: State, t: Any) -> Any:
         mean = _with_data(mean, data)
-        t = t.astype(jnp.result_type(*jax.tree.leaves(x)))
+        t = _number(t, 0, jnp.result_type(*jax.tree.leaves(x)))
 
         def one(means: Means, method: Method, x: Point, state: State) -> Any:
             return figures(objective, method, means, with_error, x, state, t)
@@ -211,28 +232,24 @@ LOOP_OPTIONS = {
     "xla_disable_hlo_passes": "cpu-parallel-task-assigner",
     **_kernel.COMPILER_OPTIONS,
 }
-_advance_jit = jax.jit(_advance, static_argnums=(0, 1, 2), compiler_options=LOOP_OPTIONS)
-_restart_drawn_jit = jax.jit(_restart_drawn, static_argnums=(0, 1, 2, 3))
-_restart_jit = jax.jit(_restart, static_argnums=(0, 1))
-_measure_jit = jax.jit(_measure, static_argnums=(0, 1, 2))
 
 
 # --- the driver -----------------------------------------------------------------------------------------------------
 
 
-def with_dtype(method: Method, dtype: str) -> Method:
+def with_dtype(method: Any, dtype: str) -> Any:
     """The method with its numbers as arrays of the run's dtype, so that they neither promote nor retrace."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=dtype), method)
+    return jax.tree.map(lambda leaf: np.asarray(leaf, dtype=dtype), method)
 
 
 def as_point(x0: Point, dtype: str) -> Point:
-    """A user's starting point on the device."""
-    return jax.tree.map(lambda a: jnp.asarray(a, dtype=dtype), x0)
+    """A user's starting point on the host."""
+    return jax.tree.map(lambda a: np.asarray(a, dtype=dtype), x0)
 
 
 def stack(trees: Any) -> Any:
     """The arrays and numbers of several runs, with a leading axis that counts them."""
-    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *trees)
+    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees)
 
 
 class JaxDriver:
@@ -244,8 +261,8 @@ class JaxDriver:
         layout = getattr(problem.source, "layout", None)
         devices = OneDevice() if layout is None else SeveralDevices(layout)
         self.form = Form(devices, several=isinstance(methods, list))
-        self._method_here = with_dtype(stack(methods) if isinstance(methods, list) else methods, dtype)
-        self.method = self._method_here if layout is None else devices.put(self._method_here)
+        self._given = methods
+        self.method = devices.put(with_dtype(stack(methods) if isinstance(methods, list) else methods, dtype))
         self.data = problem.on_device(dtype) if problem.source.resident else None
         self.verdicts: dict[Any, kernel.Verdict] = {}
         """For each shape of a stretch's payload, whether its steps are one kernel, and why."""
@@ -253,14 +270,15 @@ class JaxDriver:
 
     def start(self, x0: Any) -> tuple[Point, State]:
         """The first point (of a sweep: the list of first points) on the device, and the method's empty state."""
-        init = lambda method, point: method.init(self.objective.manifold, point)  # noqa: E731
-        if self.form.several:
-            x = stack([as_point(point, self.dtype) for point in x0])
-            state = jax.vmap(init)(self._method_here, x)
-        else:
-            x = as_point(x0, self.dtype)
-            state = init(self._method_here, x)
-        return (x, state) if isinstance(self.form.devices, OneDevice) else self.form.devices.put((x, state))
+
+        def one(method: Method, point: Point) -> tuple[Point, State]:
+            x = as_point(point, self.dtype)
+            return x, method.init(self.objective.manifold, x)
+
+        # On the host, where nothing is compiled for it.
+        methods = with_dtype(self._given, self.dtype)
+        started = stack(list(map(one, methods, x0))) if isinstance(methods, list) else one(methods, x0)
+        return self.form.devices.put(as_point(started, self.dtype))
 
     def mean_over(self, payload: Any) -> Any:
         """F over a large batch: all the data, the rows that the payload names, or the payload itself."""
@@ -283,15 +301,25 @@ class JaxDriver:
         return program(*arguments)
 
     def _restart(self, x: Point, state: State, payload: Any, first: int) -> tuple[Any, tuple[Any, ...]]:
+        """The program of a restart, and its arguments."""
         put = self.form.devices.put
         if isinstance(payload, Samples) and not (payload.data is None and payload.indices is None):
             fed = payload.data is not None
             data = payload.data if fed else self.data
             chunk = chunk_length(jax.tree.map(lambda a: a[0], data) if fed and self.form.several else data)
-            arguments = (self.method, x, state, _or_none(put, payload.indices), put(np.asarray(first)))
-            return _restart_drawn_jit, (self.objective, self.form, chunk, fed, put(data) if fed else data, *arguments)
+            indices = _or_none(put, payload.indices)
+            arguments: tuple[Any, ...] = (
+                put(data) if fed else data,
+                self.method,
+                x,
+                state,
+                indices,
+                put(step_number(first, self.dtype)),
+            )
+            return compiled(_restart_drawn, (self.objective, self.form, chunk, fed), *arguments), arguments
         mean = self._computed(payload, x) if not isinstance(payload, Samples) else self.mean_over(payload)
-        return _restart_jit, (self.objective, self.form, mean, self.method, x, state, put(np.asarray(first)))
+        arguments = (mean, self.method, x, state, put(step_number(first, self.dtype)))
+        return compiled(_restart, (self.objective, self.form), *arguments), arguments
 
     def _computed(self, payload: Any, x: Point) -> AtOnePoint:
         """The mean over a batch too large to hold (of a sweep: over one for each run), computed at x."""
@@ -301,21 +329,22 @@ class JaxDriver:
 
     def advance(self, x: Point, state: State, payload: Any, first: int, count: int) -> tuple[Point, State]:
         """`count` steps."""
-        moved, _ = _advance_jit(*self._advance_arguments(x, state, payload, first, count))
+        statics, arguments = self._advance_arguments(x, state, payload, first, count)
+        moved, _ = compiled(_advance, statics, *arguments, options=LOOP_OPTIONS)(*arguments)
         return moved
 
     def _advance_arguments(self, x: Point, state: State, payload: Samples, first: int, count: int) -> tuple[Any, ...]:
-        """A loop's arguments; as NumPy arrays, which a call takes over faster than one by one."""
+        """What a loop's program depends on, and its arguments: NumPy arrays, which a call takes over quickly."""
         fed = payload.data is not None
         data, indices, numbers = (
             payload.data if fed else self.data,
             payload.indices,
-            (np.asarray(first), np.asarray(count)),
+            (step_number(first, self.dtype), np.asarray(count)),
         )
         if isinstance(self.form.devices, SeveralDevices):
             indices, numbers = self.form.devices.put((indices, numbers))
         form = self._form(fed, data, x, state, indices)
-        return (self.objective, form, fed, data, self.method, x, state, indices, *numbers)
+        return (self.objective, form, fed), (data, self.method, x, state, indices, *numbers)
 
     def _form(self, fed: bool, data: Any, x: Point, state: State, indices: Any) -> Form:
         """The form of the loop for such arguments, decided once for each shape."""
@@ -345,8 +374,9 @@ class JaxDriver:
         if isinstance(mean, PartwiseMean):
             points = (x, state.last.point if with_error else None, self.average(state))
             mean = Means(*(_or_none(functools.partial(self._at_each, mean), point) for point in points))
-        t = self.form.devices.put(np.asarray(step))
-        row = _measure_jit(self.objective, self.form, with_error, mean, self.method, x, state, t)
+        t = self.form.devices.put(step_number(step, self.dtype))
+        arguments = (mean, self.method, x, state, t)
+        row = compiled(_measure, (self.objective, self.form, with_error), *arguments)(*arguments)
         values = jax.block_until_ready(row)
         return {name: np.asarray(value) if self.form.several else float(value) for name, value in values.items()}
 
@@ -357,12 +387,12 @@ class JaxDriver:
 
     def compile_restart(self, x: Point, state: State, payload: Any) -> None:
         """Compile ahead, so that the clock sees only running."""
-        program, arguments = self._restart(x, state, payload, 1)
-        program.lower(*arguments).compile()
+        self._restart(x, state, payload, 1)
 
     def compile_advance(self, x: Point, state: State, payload: Any) -> None:
         """Compile ahead, so that the clock sees only running."""
-        _advance_jit.lower(*self._advance_arguments(x, state, payload, 1, 1)).compile()
+        statics, arguments = self._advance_arguments(x, state, payload, 1, 1)
+        compiled(_advance, statics, *arguments, options=LOOP_OPTIONS)
 
     @staticmethod
     def wait(tree: Any) -> None:
@@ -396,9 +426,10 @@ def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=64)
 def _text(objective: Objective, form: Form, fed: bool, structure: Any, leaves: tuple[jax.ShapeDtypeStruct, ...]) -> str:
-    return _advance_jit.lower(objective, form, fed, *jax.tree.unflatten(structure, leaves)).as_text()
+    program = functools.partial(_advance, objective, form, fed)
+    return jax.jit(program).lower(*jax.tree.unflatten(structure, leaves)).as_text()
 
 
 def _advance_text(objective: Objective, form: Form, fed: bool, *arguments: Any) -> str:

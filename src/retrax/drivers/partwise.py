@@ -1,14 +1,15 @@
 """Means over batches that are too large to hold: the host hands over one part after the other."""
 
 import contextlib
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from retrax._tree import pytree, static
+from retrax.drivers.programs import call
 from retrax.problems.base import Objective, add_trees, sample_count, scale_tree
 from retrax.sources import LargeBatch
 from retrax.typing import Array, Batch, Point, Tangent
@@ -53,7 +54,7 @@ class PartwiseMean:
                 first = min(count, max(0, half - seen))
                 for which, piece in ((0, _rows(part, 0, first)), (1, _rows(part, first, count))):
                     if sample_count(piece):
-                        sums[which] = _add_part(self.objective, sums[which], x, piece)
+                        sums[which] = call(_add_part, (self.objective,), sums[which], x, piece)
                 seen += count
         return _from_sums(self.batch.size, half, sums)
 
@@ -72,12 +73,14 @@ def _from_sums(size: int, half: int, sums: list[Any]) -> AtOnePoint:
     return AtOnePoint(size, loss, gradient, halves)
 
 
-@functools.partial(jax.jit, static_argnums=1)
 def _divided(total: Any, count: int) -> Any:
-    return scale_tree(1 / count, total)
+    return call(_scaled, (), np.asarray(1 / count, dtype=jax.tree.leaves(total)[0].dtype), total)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+def _scaled(factor: Array, total: Any) -> Any:
+    return scale_tree(factor, total)
+
+
 def _add_part(objective: Objective, total: Any, x: Point, part: Batch) -> Any:
     """The sums of loss and gradient, with the samples of one more part."""
     value = scale_tree(sample_count(part), (objective.loss(x, part), objective.gradient(x, part)))

@@ -43,7 +43,7 @@ class OrthonormalColumns(ArrayManifold):
 
 def polar(self: Any, x: Array, u: Array) -> Array:
     """R_x(u) = y (yᵀy)^(-1/2) with y = x + u."""
-    y = x + u
+    y = x + _bounded(u)
     gram = y.mT @ y
     found = _linalg.orthonormal_by_products(y, gram)
     return _tidy_if_single(y @ _linalg.inverse_sqrt(gram)) if found is None else found
@@ -51,8 +51,16 @@ def polar(self: Any, x: Array, u: Array) -> Array:
 
 def qr(self: Any, x: Array, u: Array) -> Array:
     """R_x(u) = Q of x + u = QR with R's diagonal positive, from the Cholesky factor Rᵀ of (x+u)ᵀ(x+u)."""
-    y = x + u
+    y = x + _bounded(u)
     return _tidy_if_single(_linalg.divide_by_lower_transpose(y, _linalg.cholesky(y.mT @ y)))
+
+
+def _bounded(u: Array) -> Array:
+    """u with entries of at most ε^(-1/4): the columns of x + u then stay independent, with an error below √ε.
+
+    So long a step ends where any longer one does, up to an angle of ε^(1/4).
+    """
+    return _linalg.bounded(u, _linalg.epsilon(u) ** -0.25, 2)
 
 
 def tidy(x: Array) -> Array:

@@ -31,14 +31,20 @@ def _safe_length(u: Array) -> Array:
     return xp.sqrt(xp.where(squared > 0, squared, xp.ones_like(squared)))
 
 
+def _bounded(u: Array) -> Array:
+    """u with entries of at most 1/ε, beside which x is lost in rounding anyway: squares then do not overflow."""
+    return _linalg.bounded(u, 1 / _linalg.epsilon(u), 1)
+
+
 def retract_by_normalising(self: "Sphere", x: Array, u: Array) -> Array:
     """R_x(u) = (x + u) / ‖x + u‖."""
-    return _normalised(x + u)
+    return _normalised(x + _bounded(u))
 
 
 def exponential(self: Any, x: Array, u: Array) -> Array:
     """Exp_x(u) = cos‖u‖ x + (sin‖u‖ / ‖u‖) u, normalised once more so that rounding does not build up."""
     xp = _linalg.namespace(u)
+    u = _bounded(u)
     angle = _safe_length(u)
     moved = xp.cos(angle) * x + xp.sin(angle) / angle * u
     return _normalised(xp.where(_dot(u, u) > 0, moved, x + u))

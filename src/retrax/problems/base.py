@@ -297,7 +297,9 @@ def to_device(array: Any, dtype: str) -> jax.Array:
     if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jnp.floating):
         return array.astype(dtype)
     array = np.asarray(array)
-    return jnp.asarray(array, dtype=dtype if array.dtype.kind == "f" else None)
+    target = sources.device_dtype(array.dtype, dtype)
+    sources.check_range(array, target)
+    return jnp.asarray(array, dtype=target)
 
 
 def chunk_length(data: Batch) -> int:

@@ -8,10 +8,19 @@ import os
 from typing import Any
 
 import jax
-import numpy as np
 
 from retrax.sources.arrays import ArraySource, check_arrays
-from retrax.sources.base import Feed, LargeBatch, Payload, Samples, Source, Stretch
+from retrax.sources.base import (
+    Feed,
+    LargeBatch,
+    Payload,
+    Samples,
+    Source,
+    Stretch,
+    check_numbers,
+    check_range,
+    device_dtype,
+)
 from retrax.sources.layout import Layout
 from retrax.sources.mapped import MappedSource, is_mapped
 from retrax.sources.pushed import Pushed, PushedSource
@@ -36,6 +45,9 @@ __all__ = [
     "Stretch",
     "as_source",
     "check_arrays",
+    "check_numbers",
+    "check_range",
+    "device_dtype",
     "is_mapped",
 ]
 
@@ -75,4 +87,4 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _as_array(leaf: Any) -> Any:
-    return leaf if isinstance(leaf, jax.Array | np.ndarray) else np.asarray(leaf)
+    return leaf if isinstance(leaf, jax.Array) else check_numbers(leaf)

@@ -87,9 +87,12 @@ class Source(abc.ABC):
     def feed(self, seed: int, dtype: str, evaluation_samples: int | None, place: Any = None) -> Feed:
         """Start reading for one run; `place` is where an earlier run was."""
 
+    unchecked: str | None = None
+    """What `digest` does not cover, in words."""
+
     @abc.abstractmethod
     def digest(self) -> str:
-        """A checksum of a few samples, to tell data sets of one shape apart; "" where none can be had."""
+        """A checksum of the samples, to tell data sets of one shape apart; "" where none can be had."""
 
     def example(self, dtype: str) -> Batch:
         """The shapes and dtypes of a batch of two, as JAX would see them."""
@@ -133,3 +136,30 @@ def first_not_finite(array: np.ndarray) -> int | None:
             return None
     finite = np.isfinite(array).reshape(len(array), -1).all(axis=1)
     return None if finite.all() else int(np.argmin(finite))
+
+
+def check_numbers(given: Any) -> np.ndarray:
+    """`given` as a NumPy array in the machine's byte order; ValueError for numbers that a run would have to change."""
+    if isinstance(given, np.ma.MaskedArray) and np.ma.is_masked(given):
+        raise ValueError(
+            "a masked array has entries that are to be left out, which a run cannot do; "
+            "use .filled(value), or keep only the samples without masked entries"
+        )
+    array = np.asarray(given)
+    if array.dtype.kind in "fc" and array.dtype.itemsize > (8 if array.dtype.kind == "f" else 16):
+        raise ValueError(f"numbers of dtype {array.dtype} have more digits than a run has; use .astype(numpy.float64)")
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def check_range(array: np.ndarray, dtype: Any, name: str = "data") -> None:
+    """ValueError for integers that do not fit into the dtype which they will have on the device."""
+    dtype = np.dtype(dtype)
+    if array.dtype.kind not in "iu" or dtype.kind not in "iu" or array.size == 0 or np.can_cast(array.dtype, dtype):
+        return
+    least, most = int(array.min()), int(array.max())
+    bounds = np.iinfo(dtype)
+    if least < bounds.min or most > bounds.max:
+        raise ValueError(
+            f"{name} has integers from {least} to {most}, and a run in single precision holds them as {dtype}; "
+            "use dtype='float64', or give them as floating-point numbers"
+        )

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from retrax._precision import precision
@@ -73,3 +74,10 @@ def second_moment(layout: Layout, data: Array) -> np.ndarray:
 
     with precision("float64"):
         return np.asarray(jax.jit(lambda rows: on_all(layout, local, rows))(data))
+
+
+def sum_over_processes(values: list[int]) -> list[int]:
+    """The sums mod 2⁶⁴ of all processes' values, which must ask together."""
+    with precision("float64"):
+        every = np.asarray(multihost_utils.process_allgather(np.asarray(values, dtype=np.uint64)))
+    return [sum(map(int, column)) % 2**64 for column in every.reshape(-1, len(values)).T]

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from retrax import sampling
-from retrax.sources.arrays import count_samples, digest_of, drawn_indices, few_of
+from retrax.sources.arrays import count_samples, drawn_indices
 from retrax.sources.base import (
     EVALUATION_BYTES,
     PART_BYTES,
@@ -20,11 +20,16 @@ from retrax.sources.base import (
     Samples,
     Source,
     Stretch,
+    check_range,
     first_not_finite,
     template_of,
 )
+from retrax.sources.digest import digest_rows, digest_text
 from retrax.sources.prefetch import Prefetch
 from retrax.typing import Batch
+
+DIGEST_BYTES, _FEW = 2**32, 65_536
+"""Files of at most so many bytes are read as a whole for their checksum (0.7 to 5 GB/s); of others, so many rows."""
 
 
 def is_mapped(data: Any) -> bool:
@@ -48,9 +53,22 @@ class MappedSource(Source):
         """Start reading; there is no place to go to, since samples are drawn by their number in the run."""
         return _MappedFeed(self, seed, dtype, evaluation_samples)
 
+    @property
+    def _rows_in_digest(self) -> int:
+        """All rows, unless reading them would take minutes."""
+        row_bytes = sum(leaf.row_bytes for leaf in jax.tree.leaves(self.data))
+        return self.size if self.size * row_bytes <= DIGEST_BYTES else _FEW
+
+    @property
+    def unchecked(self) -> str | None:  # type: ignore[override]
+        """Large files are compared by some of their rows."""
+        rows = self._rows_in_digest
+        return None if rows == self.size else f"all rows of the files but {rows}"
+
     def digest(self) -> str:
-        """A checksum of a few samples."""
-        return digest_of([leaf.rows(few_of(self.size)) for leaf in jax.tree.leaves(self.data)])
+        """A checksum of all samples; of files above `DIGEST_BYTES`, of some that are spread over them."""
+        chosen = np.unique(np.linspace(0, self.size - 1, self._rows_in_digest).astype(np.int64))
+        return digest_text([_digest(leaf, chosen) for leaf in jax.tree.leaves(self.data)])
 
     def read(self, rows: np.ndarray, dtype: str, room: int) -> Batch:
         """The samples with these numbers, which must rise; in arrays with `room` rows."""
@@ -61,10 +79,17 @@ class MappedSource(Source):
             bad = first_not_finite(read)
             if bad is not None:
                 raise ValueError(f"data contains NaN or infinite values, in sample {rows[bad]}")
+            check_range(read, target.dtype)
             target[: len(rows)] = read
 
         jax.tree.map(fill, self.data, batch)
         return batch
+
+
+def _digest(leaf: "_Rows", chosen: np.ndarray) -> int:
+    step = max(1, PART_BYTES // max(1, leaf.row_bytes))
+    cuts = range(0, len(chosen), step)
+    return sum(digest_rows(leaf.rows(chosen[start : start + step]), start) for start in cuts) % 2**64
 
 
 class _MappedFeed:
@@ -137,11 +162,14 @@ class _Rows:
                 f"{', '.join(f'{shape} {dtype}' for shape, dtype in kinds)}; for samples of several parts use a tuple"
             )
         ((sample_shape, self.dtype),) = kinds
+        if self.dtype.kind == "f" and self.dtype.itemsize > 8:
+            raise ValueError(f"numbers of dtype {self.dtype} have more digits than a run has; save them as float64")
         if self.dtype.kind not in "fiub":
             raise TypeError(f"data must hold real numbers, not {self.dtype}")
         self.starts = np.cumsum([0, *(len(part) for part in parts)])
         self.shape = (int(self.starts[-1]), *sample_shape)
         self.ndim = len(self.shape)
+        self.row_bytes = int(np.prod(sample_shape, dtype=np.int64)) * self.dtype.itemsize
         self._readers = [_reader(part) for part in parts]
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
@@ -183,21 +211,65 @@ _Reader = Callable[[np.ndarray, np.ndarray], None]
 def _reader(array: np.ndarray) -> _Reader:
     """A function (numbers, target) that reads rows: from the file, or through the map where the layout asks for it."""
     root = _root(array)
-    plain = array[:1].flags.c_contiguous and array.strides[0] > 0 and not array.dtype.hasobject
-    if root is None or root.filename is None or root.mode == "c" or not plain or not hasattr(os, "preadv"):
+    descriptor = None if root is None or root.filename is None else _descriptor(root)
+    if root is None or descriptor is None:  # a file that was replaced lives on in the map
         return lambda numbers, target: np.copyto(target, array[numbers])
-    return _FileRows(array, root)
+    plain = array[:1].flags.c_contiguous and array.strides[0] > 0 and not array.dtype.hasobject
+    if root.mode == "c" or not plain or not hasattr(os, "preadv"):
+        return _MapRows(array, root, descriptor)
+    return _FileRows(array, root, descriptor)
+
+
+def _descriptor(root: np.memmap) -> int | None:
+    """The file that a map shows, opened; None where there is another file of that name by now."""
+    try:
+        descriptor = os.open(str(root.filename), os.O_RDONLY)
+    except OSError:
+        return None
+    inode = _mapped_inode(_address(root))
+    if inode is not None and inode != os.fstat(descriptor).st_ino:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _mapped_inode(address: int) -> int | None:
+    """The inode of the file that is mapped to an address, where the system tells (Linux)."""
+    try:
+        with Path("/proc/self/maps").open() as maps:
+            for line in maps:
+                bounds, _, _, _, inode = line.split()[:5]
+                low, high = (int(bound, 16) for bound in bounds.split("-"))
+                if low <= address < high:
+                    return int(inode)
+    except OSError:
+        pass
+    return None
+
+
+class _MapRows:
+    """Reads rows through the map; a file that was cut short is found before the system ends the process over it."""
+
+    def __init__(self, array: np.ndarray, root: np.memmap, descriptor: int) -> None:
+        self.array, self.path, self.descriptor = array, str(root.filename), descriptor
+        self.end = root.offset + root.nbytes
+        weakref.finalize(self, os.close, descriptor)
+
+    def __call__(self, numbers: np.ndarray, target: np.ndarray) -> None:
+        if os.fstat(self.descriptor).st_size < self.end:
+            raise ValueError(f"{self.path} is shorter than it was when it was opened")
+        np.copyto(target, self.array[numbers])
 
 
 class _FileRows:
     """Reads rows of a file: a run of neighbours with one call, and nothing stays mapped."""
 
-    def __init__(self, array: np.ndarray, root: np.memmap) -> None:
+    def __init__(self, array: np.ndarray, root: np.memmap, descriptor: int) -> None:
         self.path = str(root.filename)
         self.stride, self.row_bytes = array.strides[0], array[:1].nbytes
         self.offset = root.offset + _address(array) - _address(root)
-        self._descriptor = os.open(self.path, os.O_RDONLY)
-        weakref.finalize(self, os.close, self._descriptor)
+        self._descriptor = descriptor
+        weakref.finalize(self, os.close, descriptor)
 
     def __call__(self, numbers: np.ndarray, target: np.ndarray) -> None:
         together = np.diff(numbers) == 1 if self.stride == self.row_bytes else np.zeros(len(numbers) - 1, dtype=bool)

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 _LOOK = 0.05
 """Seconds between two looks at whether to stop."""
-_PATIENCE = 5.0
+_PATIENCE = 0.5
 """Seconds to wait for a thread that is inside the user's iterator."""
 
 
@@ -64,7 +64,9 @@ class Prefetch(Generic[T]):
         raise StopIteration
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread; a second call does nothing."""
+        if self._closed.is_set():
+            return
         self._finished = True
         self._closed.set()
         if self._thread is not threading.current_thread():

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from retrax.sources.base import Payload, Samples, Source, Stretch, template_of
+from retrax.sources.base import Payload, Samples, Source, Stretch, check_range, template_of
 from retrax.sources.stream import check_batch, to_arrays
 from retrax.typing import Batch
 
@@ -66,6 +66,7 @@ class PushedFeed:
         payload = self.blank(stretch, length)
 
         def fill(target: np.ndarray, held: np.ndarray) -> np.ndarray:
+            check_range(held, target.dtype, "the batch handed over")
             target[: count * size] = held[: count * size]
             return held[count * size :]
 

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from retrax.sources.base import Samples, Source, Stretch, first_not_finite, template_of
+from retrax.sources.base import Samples, Source, Stretch, check_numbers, check_range, first_not_finite, template_of
+from retrax.sources.digest import digest_rows, digest_text
 from retrax.typing import Batch
 
 _GROUP = 256
@@ -50,7 +51,11 @@ class StreamSource(Source):
         self.stream = stream
         self._opened = _Batches(stream)
         self._fresh = True
-        self.template = template_of(self._opened.peek())
+        first = self._opened.peek()
+        self.template = template_of(first)
+        self._first = digest_text([digest_rows(leaf[:1]) for leaf in jax.tree.leaves(first)])
+        if not stream.deterministic:
+            self.unchecked = "the samples of a stream that keeps its own place"
 
     def feed(self, seed: int, dtype: str, evaluation_samples: int | None, place: Any = None) -> "_StreamFeed":
         """Start reading; only something that can be iterated over again can be read by a second run."""
@@ -63,8 +68,8 @@ class StreamSource(Source):
         return _StreamFeed(self, self._opened, dtype, self.evaluation_samples(evaluation_samples, dtype), place)
 
     def digest(self) -> str:
-        """None: looking at samples would use them up."""
-        return ""
+        """A checksum of the first sample: more would have to be used up. See also `_Batches.place`."""
+        return self._first
 
 
 class _StreamFeed:
@@ -74,6 +79,7 @@ class _StreamFeed:
         count, held = self._take(samples, samples)
         self._held = jax.tree.map(lambda a: a[:count], held)
         self.batches.put_back(held, count)
+        self.batches.begin(held)
         if place is not None:
             self.batches.go_to(place)
 
@@ -82,6 +88,7 @@ class _StreamFeed:
         length = 1 if stretch.restart else length
         count, batch = self._take(stretch.count * size, length * size)
         self.batches.used -= count % size  # too few for a batch, at the end of the stream
+        self.batches.note(jax.tree.leaves(batch), count - count % size)
         if stretch.restart:
             return count // size, Samples(batch, None)
         indices = np.arange(length * size, dtype=np.int32).reshape(length, size)
@@ -109,6 +116,7 @@ class _StreamFeed:
             if leaves is None:
                 break
             for target, leaf in zip(targets, leaves, strict=True):
+                check_range(leaf, target.dtype, "the stream")
                 target[done : done + len(leaf)] = leaf
             done += len(leaves[0])
         return done, batch
@@ -138,6 +146,16 @@ class _Batches:
         self._marks: collections.deque[tuple[int, Any]] = collections.deque()
         """(samples before, the stream's state) for the batches received."""
         self._first: Any = None
+
+    def begin(self, like: Batch) -> None:
+        """Count from here on what the run uses, in the dtypes that it uses."""
+        self._dtypes = [leaf.dtype for leaf in jax.tree.leaves(like)]
+        self._digests = [0] * len(self._dtypes)
+
+    def note(self, leaves: list[np.ndarray], count: int) -> None:
+        """The last `count` samples handed out are in the first rows of these arrays: add them to the checksum."""
+        for i, leaf in enumerate(leaves):
+            self._digests[i] = (self._digests[i] + digest_rows(leaf[:count], self.used - count)) % 2**64
 
     def peek(self) -> Batch:
         """The first batch, which stays the next one; it settles structure, shapes and dtypes."""
@@ -220,28 +238,35 @@ class _Batches:
         return None
 
     def place(self) -> Any:
-        """Where the next sample to be handed out is."""
+        """Where the next sample to be handed out is, and a checksum of those before it."""
         while len(self._marks) > 1 and self._marks[1][0] <= self.used:
             self._marks.popleft()
         if self._marks and self._marks[0][1] is not None:
             start, state = self._marks[0]
-            return {"used": self.used, "start": start, "state": state}
-        return {"used": self.used} if self.stream.deterministic else None
+            return {"used": self.used, "start": start, "state": state, "digests": list(self._digests)}
+        return {"used": self.used, "digests": list(self._digests)} if self.stream.deterministic else None
 
     def go_to(self, place: Any) -> None:
         """Wind the stream to a place; its first samples have been looked at already."""
         if "state" in place:
             self._open(place["state"])
             self._seen = self.used = place["start"]
-        elif not self.stream.deterministic:
+            self._skip(place["used"] - self.used)
+            self._digests = list(place["digests"])
+            return
+        if not self.stream.deterministic:
             raise ValueError("the checkpoint was written by a deterministic stream, and this one does not promise it")
-        self._skip(place["used"] - self.used)
+        self._skip(place["used"])
+        if self._digests != place["digests"]:
+            raise ValueError("the stream gives other samples than when the checkpoint was written")
 
     def _skip(self, count: int) -> None:
         while count > 0:
             leaves = self.next_leaves(count)
             if leaves is None:
                 raise ValueError("the stream is shorter than when the checkpoint was written")
+            converted = [leaf.astype(dtype) for leaf, dtype in zip(leaves, self._dtypes, strict=True)]
+            self.note(converted, len(leaves[0]))
             count -= len(leaves[0])
 
 
@@ -285,7 +310,7 @@ def to_arrays(element: Any, where: str) -> Batch:
 def _to_numpy(leaf: Any) -> np.ndarray:
     if hasattr(leaf, "detach"):
         leaf = leaf.detach().cpu()
-    return np.asarray(leaf)
+    return check_numbers(leaf)
 
 
 def _to_json(state: Any) -> Any:

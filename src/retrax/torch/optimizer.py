@@ -404,19 +404,17 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         saved = super().state_dict()
         for group in saved["param_groups"]:
             group["manifold"] = repr(group["manifold"])
+            group["method"] = type(self).__name__
         return saved
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """As in torch; the manifolds stay those of this optimizer, and must be the ones that were saved."""
         own = [group["manifold"] for group in self.param_groups]
-        for index, (manifold, saved) in enumerate(zip(own, state_dict["param_groups"], strict=False)):
-            if repr(manifold) != saved.get("manifold"):
-                raise ValueError(
-                    f"group {index} was saved with manifold {saved.get('manifold')}, but this optimizer has {manifold}"
-                )
+        self._check_saved(state_dict)
         super().load_state_dict(state_dict)
         for group, manifold in zip(self.param_groups, own, strict=True):
             group["manifold"] = manifold
+            group.pop("method", None)
         self._load_exact_states(state_dict)
 
     def _load_exact_states(self, state_dict: dict[str, Any]) -> None:
@@ -427,6 +425,49 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                 self.state[parameter] = jax.tree.map(
                     lambda leaf: leaf.to(parameter.device, copy=True) if isinstance(leaf, Tensor) else leaf,  # noqa: B023
                     state_dict["state"][index],
+                )
+
+    def _check_saved(self, saved: Any) -> None:
+        """Refuse the state of another method, manifold or model before anything is changed."""
+        name = type(self).__name__
+        if not isinstance(saved, Mapping) or not {"state", "param_groups"} <= set(saved):
+            raise ValueError(f"this is not the state_dict of an optimizer, which {name}.load_state_dict needs")
+        groups = saved["param_groups"]
+        if len(groups) != len(self.param_groups):
+            raise ValueError(f"{len(groups)} parameter groups were saved, but this {name} has {len(self.param_groups)}")
+        for index, (group, theirs) in enumerate(zip(self.param_groups, groups, strict=True)):
+            if theirs.get("method", name) != name:
+                raise ValueError(f"group {index} was saved by {theirs['method']}, but this optimizer is {name}")
+            if "manifold" not in theirs:
+                raise ValueError(f"group {index} was saved by an optimizer that is not Retrax's; this one is {name}")
+            if repr(group["manifold"]) != theirs["manifold"]:
+                raise ValueError(
+                    f"group {index} was saved with manifold {theirs['manifold']}, but this optimizer has "
+                    f"{group['manifold']}"
+                )
+            if len(theirs["params"]) != len(group["params"]):
+                raise ValueError(
+                    f"group {index} was saved with {len(theirs['params'])} parameters, but this {name} has "
+                    f"{len(group['params'])}"
+                )
+            for number, parameter in zip(theirs["params"], group["params"], strict=True):
+                if number in saved["state"]:
+                    self._check_saved_state(saved["state"][number], group, parameter, f"group {index}")
+
+    def _check_saved_state(self, stored: Any, group: dict[str, Any], parameter: Tensor, where: str) -> None:
+        """Refuse a parameter's state that is not one of this method for a parameter of this shape."""
+        method, manifold = self._method(group), self._manifold(parameter, group)
+        with torch.no_grad():
+            expected = method.init(manifold, parameters.plain(parameter))._asdict()
+        if not isinstance(stored, Mapping) or set(stored) != {"step", *expected}:
+            found = sorted(stored) if isinstance(stored, Mapping) else type(stored).__name__
+            raise ValueError(f"{where} holds the state {found}, but {type(self).__name__} keeps {['step', *expected]}")
+        for name, part in expected.items():
+            kept = None if name == "last" and not method.estimator.keeps_last else _encode(part)
+            if _shapes(stored[name]) != _shapes(kept):
+                raise ValueError(
+                    f"{where} holds {name}={_shapes(stored[name])}, but {type(self).__name__} on {manifold} keeps "
+                    f"{_shapes(kept)} for a parameter of shape {tuple(parameter.shape)}"
                 )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -494,6 +535,11 @@ def _check_method(method: Method, manifold: Manifold, parameter: Tensor, name: s
         method.init(manifold, parameters.whole(parameters.plain(parameter)))
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}: {error}") from None
+
+
+def _shapes(tree: Any) -> Any:
+    """A state with shapes in place of tensors and numbers."""
+    return jax.tree.map(lambda leaf: tuple(leaf.shape) if isinstance(leaf, Tensor) else (), tree)
 
 
 def _check_options(group: Mapping[str, Any]) -> None:

@@ -1,0 +1,1 @@
+"""What was found by attacking Retrax, kept found: each test failed once."""
