@@ -21,7 +21,7 @@ def methods(**finals):
                 key.replace("_", "-"),
                 [0.9 * final, final, 1.1 * final],
                 label="RSRM" if key == "rsrm" else key,
-                in_paper=key != "rsrm_rho",
+                in_paper=key not in ("rsrm_rho", "rsrm_untuned"),
                 variant={"rho": 0.3} if key == "rsrm_rho" else {},
             )
             for key, final in names.items()
@@ -188,3 +188,37 @@ def test_transports(final, verdict):
     parts = [made_series("a", [1e-3] * 3, panel="pca"), made_series("b", [final] * 3, panel="pca")]
     result = made_result(*parts, panels=[made_panel("pca", "PCA")])
     assert claims.transports_alike(result).verdict == verdict
+
+
+@pytest.mark.parametrize(("final", "verdict"), [(0.9e-3, HOLDS), (1.2e-3, IN_PART), (1e-2, FAILS)])
+def test_untuned_best(final, verdict):
+    found = claims.untuned_best(methods(rsrm_untuned=final))
+    assert found.verdict == verdict
+
+
+def test_untuned_best_counts_what_is_not_in_the_paper_too():
+    result = methods(rsrm_untuned=0.9e-3, rsrm_rho=1e-4)
+    assert claims.untuned_best(result).verdict == IN_PART
+
+
+@pytest.mark.parametrize(("finals", "verdict"), [((1e-2, 1e-2), HOLDS), ((1e-2, 1e-4), IN_PART), ((1e-4,) * 2, FAILS)])
+def test_untuned_ahead(finals, verdict):
+    parts = [
+        made_series(f"{panel}-{key}", [final] * 3, panel=panel)
+        for panel, rival in zip(("pca", "jd"), finals, strict=True)
+        for key, final in (("rsrm-untuned", 1e-3), ("rdog", rival), ("storm-plus", 1.0))
+    ]
+    found = claims.untuned_ahead(made_result(*parts, panels=[made_panel("pca"), made_panel("jd"), made_panel("scale")]))
+    assert found.verdict == verdict
+
+
+@pytest.mark.parametrize(("second", "verdict"), [(1.0000001e-3, HOLDS), (2e-3, FAILS)])
+def test_any_scale(second, verdict):
+    parts = [made_series(f"scale-{i}", [final] * 3, panel="scale") for i, final in enumerate((1e-3, second))]
+    assert claims.any_scale(made_result(*parts)).verdict == verdict
+
+
+@pytest.mark.parametrize(("second", "verdict"), [(1.2e-3, HOLDS), (1.5e-3, IN_PART), (3e-3, FAILS)])
+def test_any_batch(second, verdict):
+    parts = [made_series(f"batch-{i}", [final] * 3, panel="batch") for i, final in enumerate((1e-3, second))]
+    assert claims.any_batch(made_result(*parts)).verdict == verdict

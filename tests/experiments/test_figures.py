@@ -97,10 +97,13 @@ def test_the_composites_have_the_papers_layout():
 
 @pytest.mark.parametrize("name", list(EXPERIMENTS))
 def test_series_of_a_figure_differ_in_colour_dash_and_marker(name):
-    looks = [styles.style_of(one.key, position) for position, one in enumerate(EXPERIMENTS[name].series)]
-    assert len({look.light for look in looks}) == len(looks)
-    assert len({look.dark for look in looks}) == len(looks)
-    assert len({(look.dash, look.marker) for look in looks}) == len(looks)
+    experiment = EXPERIMENTS[name]
+    for panel in experiment.panel_titles():
+        shown = [one for one in experiment.series if one.panel == panel]
+        looks = [styles.style_of(one.key, position) for position, one in enumerate(shown)]
+        assert len({look.light for look in looks}) == len(looks)
+        assert len({look.dark for look in looks}) == len(looks)
+        assert len({(look.dash, look.marker) for look in looks}) == len(looks)
 
 
 def test_the_papers_methods_differ_in_dash_alone():

@@ -10,6 +10,7 @@ from retrax.experiments.specs import EXPERIMENTS, GRID, UsageError, find
 NAMES = [
     *("pca-syn1", "pca-syn2", "pca-syn3", "pca-mnist", "pca-covtype", "pca-syn1-eta", "pca-syn1-batch"),
     *("ica-yaleb", "ica-cifar100", "ica-coil100", "rc-syn1", "rc-yaleb", "rc-kylberg", "table1", "transports"),
+    "untuned",
 ]
 COMPARISONS = [name for name in NAMES if name.startswith(("pca", "ica", "rc")) and not name.endswith(("eta", "batch"))]
 
@@ -33,7 +34,7 @@ def test_a_comparison_has_the_papers_methods_and_batches(name):
     assert {one.batch_size for one in in_paper[1:]} == {10}
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "transports"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("transports", "untuned")])
 def test_untuned_rsrm_and_averaged_rsgd_stand_in_every_figure(name):
     untuned, averaged = (one for one in EXPERIMENTS[name].series if one.key in series.BESIDE)
     assert untuned.method(None).name == untuned.label == "RSRM (untuned)"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from retrax.experiments import workloads
-from retrax.experiments.specs import EXPERIMENTS, ProblemSpec
+from retrax.experiments.specs import EXPERIMENTS, PanelSpec, ProblemSpec
 from retrax.experiments.workloads import Place
 
 
@@ -28,7 +28,7 @@ def test_the_centroid_does_not_depend_on_the_scale(monkeypatch):
 def test_panels_without_their_data_are_left_out(tmp_path):
     transports = EXPERIMENTS["transports"]
     missing = ProblemSpec("pca", "mnist", 10, real=True)
-    panels = (transports.panels[0], ("jd", "MNIST", missing))
+    panels = (transports.panels[0], PanelSpec("jd", "MNIST", missing))
     reduced = workloads.at_hand(dataclasses.replace(transports, panels=panels), Place(str(tmp_path)))
     assert reduced.panels == transports.panels[:1]
     assert {one.panel for one in reduced.series} == {"pca"}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from retrax.experiments.results import ComplexityResult, ExperimentResult
-from retrax.experiments.series import BESIDE
+from retrax.experiments.series import BESIDE, RIVALS
 from retrax.experiments.summary import Curve, curves, exponent_text, microseconds, number, overlap, until
 
 HOLDS, IN_PART, FAILS = "holds", "holds in part", "does not hold here"
@@ -15,6 +15,10 @@ UNDECIDED = "cannot be told from this run"
 UNSETTLED = "undecided at this budget"
 ALIKE = 2.0
 """Final gaps within this factor count as similar."""
+WITHIN = 1.25
+"""... and within this one as about the same."""
+SAME = 1e-3
+"""Runs on scaled data differ by rounding only; over many steps that may grow to this share of a gap."""
 ADAPTIVE = ("crmsprop", "ramsgrad", "rasa-l", "rasa-r", "rasa-lr")
 
 
@@ -357,6 +361,61 @@ def transports_alike(result: ExperimentResult) -> Verdict:
     )
 
 
+def untuned_best(result: ExperimentResult) -> Verdict:
+    """Not a claim of the paper: RSRM without a step size against the paper's methods, each with its best one."""
+    untuned, rivals = _by_key(result)["rsrm-untuned"], _paper(result)
+    best = min(rivals, key=lambda curve: curve.final[1])
+    everyone = min(_compared(result), key=lambda curve: curve.final[1])
+    ratio, widest = (untuned.final[1] / other.final[1] for other in (best, everyone))
+    verdict = HOLDS if ratio <= 1 and widest <= WITHIN else IN_PART if ratio <= WITHIN else FAILS
+    evidence = (
+        f"final gap: {_final(untuned)}; best of the paper's, tuned: {_final(best)} (ratio {number(ratio)}); "
+        f"best of all, tuned: {_final(everyone)} (ratio {number(widest)})"
+    )
+    return Verdict("Beyond the paper: RSRM without a step size ends as low as the best tuned method", verdict, evidence)
+
+
+def untuned_ahead(result: ExperimentResult) -> Verdict:
+    """Not a claim of the paper: RSRM without a step size against others that need none."""
+    keys = [part.key for part in RIVALS]
+    texts, ahead = [], []
+    for panel in result.panels:
+        by_method = {curve.key.removeprefix(f"{panel.key}-"): curve for curve in curves(result, panel.key)}
+        rivals = [by_method[key] for key in keys if key in by_method]
+        if not rivals:
+            continue
+        untuned, best = by_method["rsrm-untuned"], min(rivals, key=lambda curve: curve.final[1])
+        ahead.append(untuned.final[1] <= best.final[1])
+        texts.append(f"{panel.title}: {_final(untuned)}, best rival {_final(best)}")
+    verdict = HOLDS if all(ahead) else IN_PART if 2 * sum(ahead) >= len(ahead) else FAILS
+    claim = "Beyond the paper: RSRM without a step size ends below RDoG, RDoWG, NRDoG and STORM+"
+    return Verdict(claim, verdict, "; ".join(texts))
+
+
+def any_scale(result: ExperimentResult) -> Verdict:
+    """Not a claim of the paper: data times a factor, the same run."""
+    finals = {curve.label: curve.final[1] for curve in curves(result, "scale")}
+    spread = max(finals.values()) / min(finals.values()) - 1
+    return Verdict(
+        "Beyond the paper: RSRM without a step size does not feel the scale of the data",
+        HOLDS if spread < SAME else FAILS,
+        f"final gaps, relative to the scale, over 10⁻³ to 10³: apart by {spread:.1g} of their size",
+    )
+
+
+def any_batch(result: ExperimentResult) -> Verdict:
+    """Not a claim of the paper: any batch size does, at equal SFO."""
+    finals = {curve.label: curve.final[1] for curve in curves(result, "batch")}
+    ratio = max(finals.values()) / min(finals.values())
+    verdict = HOLDS if ratio <= 1.3 else IN_PART if ratio <= ALIKE else FAILS
+    return Verdict(
+        "Beyond the paper: RSRM without a step size needs no particular batch size",
+        verdict,
+        f"final gap: {', '.join(f'{label} {number(value)}' for label, value in finals.items())} "
+        f"(apart by a factor of {number(ratio)})",
+    )
+
+
 _JUDGES: dict[str, Judge] = {
     judge.__name__: judge
     for judge in (
@@ -375,5 +434,9 @@ _JUDGES: dict[str, Judge] = {
         noise,
         full_gradients,
         transports_alike,
+        untuned_best,
+        untuned_ahead,
+        any_scale,
+        any_batch,
     )
 }

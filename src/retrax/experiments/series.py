@@ -90,6 +90,49 @@ def beside(first_batch_size: int, panel: str = "") -> tuple[Series, ...]:
     return untuned, dataclasses.replace(AVERAGED, panel=panel)
 
 
+RIVALS = (
+    Series("rdog", "RDoG", "rdog", rates=(), in_paper=False, note="Dodd, Sharrock & Nemeth (2024)"),
+    Series("rdowg", "RDoWG", "rdowg", rates=(), in_paper=False, note="Dodd, Sharrock & Nemeth (2024)"),
+    Series("nrdog", "NRDoG", "nrdog", rates=(), in_paper=False, note="Dodd, Sharrock & Nemeth (2024)"),
+    Series(
+        "storm-plus",
+        "STORM+",
+        "storm_plus",
+        batch_size=5,
+        rates=(),
+        in_paper=False,
+        note="Levy, Kavis & Cevher (2021), with transports",
+    ),
+)
+"""What else needs no step size."""
+BATCHES = (1, 2, 5, 10, 20, 50, 100)
+
+
+def untuned(panels: tuple[str, ...]) -> tuple[Series, ...]:
+    """RSRM without a number beside its rivals and tuned methods; with data of any scale; with any batch size."""
+    rsrm_untuned, averaged = beside(100)
+    tuned = [one for one in compared(100) if one.key in ("rsrm", "rsrm-rho", "crmsprop", "rasa-lr")]
+    everywhere = (rsrm_untuned, *RIVALS, averaged, *tuned)
+    compare = [
+        dataclasses.replace(one, key=f"{panel}-{one.key}", panel=panel) for panel in panels for one in everywhere
+    ]
+    scales = [
+        dataclasses.replace(
+            rsrm_untuned,
+            key=f"scale-1e{power}",
+            label=f"data times 1e{power}",
+            panel="scale",
+            problem_options=(("scale", 10.0**power),),
+        )
+        for power in range(-3, 4)
+    ]
+    batches = [
+        dataclasses.replace(rsrm_untuned, key=f"batch-{size}", label=f"b = {size}", panel="batch", batch_size=size)
+        for size in BATCHES
+    ]
+    return (*compare, *scales, *batches)
+
+
 _USUAL = "β as usual since Adam: 0.9 for the momentum, 0.999 for the adaptation; the paper prints the reverse"
 
 

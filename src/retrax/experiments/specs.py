@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+from typing import NamedTuple
 
 from retrax.experiments import series
 from retrax.experiments.series import Series
@@ -114,6 +115,16 @@ class Complexity:
     quick_budget: int
 
 
+class PanelSpec(NamedTuple):
+    """One panel of an experiment that has several."""
+
+    key: str
+    title: str
+    problem: ProblemSpec
+    longer: float = 1.0
+    """Its budget in epochs, as a multiple of the experiment's."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Experiment:
     """One figure of the paper, or one comparison beyond it."""
@@ -133,8 +144,7 @@ class Experiment:
     tuning_seeds: int = 3
     records: int = 100
     tuning_records: int = 20
-    panels: tuple[tuple[str, str, ProblemSpec], ...] = ()
-    """(key, title, problem) of each panel, where there are several."""
+    panels: tuple[PanelSpec, ...] = ()
     complexity: Complexity | None = None
     notes: tuple[str, ...] = ()
 
@@ -145,11 +155,15 @@ class Experiment:
 
     def problem_of(self, panel: str) -> ProblemSpec:
         """The problem of a panel."""
-        return next((problem for key, _, problem in self.panels if key == panel), self.problem)
+        return next((one.problem for one in self.panels if one.key == panel), self.problem)
+
+    def longer(self, panel: str) -> float:
+        """A panel's budget, as a multiple of the experiment's."""
+        return next((one.longer for one in self.panels if one.key == panel), 1.0)
 
     def panel_titles(self) -> dict[str, str]:
         """Panel keys and their titles; one untitled panel where there are no others."""
-        return {key: title for key, title, _ in self.panels} or {"": self.title}
+        return {one.key: one.title for one in self.panels} or {"": self.title}
 
 
 _SYN1 = ProblemSpec("pca", "syn1", 10)
@@ -158,9 +172,19 @@ _ONLINE = ProblemSpec("pca", "online-1", 2)
 _SPECTRUM = "The paper gives only n, d and r; the spectrum (a drop by 2.5 at r) is this project's choice."
 _CENTRED = "MATLAB's pca centres, the printed cost does not; the data are centred first."
 _UNIT = "Features are scaled so that the average covariance has unit diagonal; raw ones lie outside the grid's reach."
-_PCA = ("rsrm_best", "runtime_best", "rho_default", "cost_per_step")
-_ICA = ("rsrm_best", "slow_then_lower", "runtime_best", "rho_default")
-_RC = ("rsrm_best", "stable", "runtime_best", "rho_default")
+_PCA = ("rsrm_best", "runtime_best", "rho_default", "cost_per_step", "untuned_best")
+_ICA = ("rsrm_best", "slow_then_lower", "runtime_best", "rho_default", "untuned_best")
+_RC = ("rsrm_best", "stable", "runtime_best", "rho_default", "untuned_best")
+
+_UNTUNED = (
+    PanelSpec("syn1", "PCA, SYN1", _SYN1),
+    PanelSpec("mnist", "PCA, MNIST", ProblemSpec("pca", "mnist", 10, real=True), 3 / 20),
+    PanelSpec("covtype", "PCA, COVTYPE", ProblemSpec("pca", "covtype", 10, real=True), 3 / 20),
+    PanelSpec("jd", "Joint diagonalization, 2000 matrices of 10×10", _SMALL_JD),
+    PanelSpec("ica", "ICA, YALEB", ProblemSpec("ica", "yaleb", real=True), 3),
+    PanelSpec("rc", "RC, 5000 matrices of 10×10", ProblemSpec("rc", "spd")),
+    PanelSpec("rc-yaleb", "RC, YALEB", ProblemSpec("rc", "yaleb", real=True)),
+)
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
@@ -231,7 +255,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "table1", "SFO to reach ‖grad F‖ ≤ ε, and variance reduction with full gradients", "Table 1", _SYN1,
             series.finite_sum(100), epochs=20, quick_epochs=6,
             claims=("exponents", "one_sample", "noise", "full_gradients"),
-            panels=(("finite", "Finite sum: PCA, SYN1", _SYN1),),
+            panels=(PanelSpec("finite", "Finite sum: PCA, SYN1", _SYN1),),
             complexity=Complexity(_ONLINE, tuple(2 ** (-k / 2) for k in range(2, 17)), 10_000_000, 200_000),
             notes=(
                 "Table 1 is measured where noise dominates: PCA of fresh samples in 8 dimensions, one η₀ for all ε, "
@@ -242,7 +266,21 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "transports", "RSRM with projection and with isometric transports", "beyond the paper", _SYN1,
             series.transports(), epochs=20, quick_epochs=4, claims=("transports_alike",),
-            panels=(("pca", "PCA, SYN1", _SYN1), ("jd", "Joint diagonalization, 2000 matrices of 10×10", _SMALL_JD)),
+            panels=(
+                PanelSpec("pca", "PCA, SYN1", _SYN1),
+                PanelSpec("jd", "Joint diagonalization, 2000 matrices of 10×10", _SMALL_JD),
+            ),
+        ),
+        Experiment(
+            "untuned", "RSRM without a step size, and what else needs none", "beyond the paper", _SYN1,
+            series.untuned(tuple(panel.key for panel in _UNTUNED)), epochs=20, quick_epochs=1,
+            claims=("untuned_ahead", "any_scale", "any_batch"), records=60, tuning_records=10,
+            panels=(
+                *_UNTUNED,
+                PanelSpec("scale", "PCA, SYN1 times 10⁻³ to 10³: gap, relative to the data's scale", _SYN1),
+                PanelSpec("batch", "PCA, SYN1: batches of 1 to 100", _SYN1),
+            ),
+            notes=(_SPECTRUM, "Tuned methods stand beside those without a step size, at the same SFO."),
         ),
     )
 }  # fmt: skip

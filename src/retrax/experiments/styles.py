@@ -32,6 +32,10 @@ METHODS = {
     "ramsgrad-usual": Style("#8a5a00", "#e0a84a", (3, 3), ">"),
     "rsrm-untuned": Style("#000000", "#ffffff", (), "s", 1.1, 4.2, filled=False),
     "rsgd-average": Style("#0b5394", "#8ec5ff", (1, 2.5), "o", 1.1, 4.2, filled=False),
+    "rdog": Style("#d55e00", "#ff9e5e", (5, 2), "<"),
+    "rdowg": Style("#8c4a00", "#e0a070", (2, 2), ">"),
+    "nrdog": Style("#e69f00", "#ffd24d", (7, 1, 1, 1), "v"),
+    "storm-plus": Style("#009e73", "#5fe0b7", (4, 1.5, 1, 1.5), "p"),
     "rsvrg": Style("#117733", "#66d188", (7, 2), "p"),
     "rsrg": Style("#555555", "#c9c9c9", (3, 1, 1, 1), "d"),
     "rspider": Style("#aa4499", "#e893da", (1, 1), "H"),
@@ -43,8 +47,9 @@ _MARKERS = "oD^pv*X"
 
 
 def style_of(key: str, position: int) -> Style:
-    """The style of a method; other series take one by their position."""
-    if key in METHODS:
-        return METHODS[key]
+    """The style of a method, also behind a panel's name; other series take one by their position."""
+    method = next((name for name in sorted(METHODS, key=len, reverse=True) if f"-{key}".endswith(f"-{name}")), None)
+    if method is not None:
+        return METHODS[method]
     place = position % len(_SEQUENCE)
     return Style(_SEQUENCE[place], _SEQUENCE_DARK[place], _DASHES[place], _MARKERS[place])

@@ -84,8 +84,9 @@ def curves(result: ExperimentResult, panel: str | None = None) -> list[Curve]:
 
 
 def curve_of(part: SeriesResult) -> Curve:
-    """The curve of one series."""
+    """The curve of one series; the gaps of scaled data, in PCA and joint diagonalization, over the scale's square."""
     series, runs, tuning = part.series, part.runs, part.tuning
+    scale = float(dict(series.problem_options).get("scale", 1.0))
     return Curve(
         key=series.key,
         label=series.label,
@@ -96,7 +97,7 @@ def curve_of(part: SeriesResult) -> Curve:
         variant=part.best.variant,
         beyond_grid=tuning is not None and part.best.rate in tuning.beyond_grid,
         sfo=runs.sfo,
-        gap=runs.gap,
+        gap=runs.gap / scale**2,
         time=run_time(part),
         seconds_per_step=run_time(part)[-1] / part.steps,
     )

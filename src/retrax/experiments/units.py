@@ -24,14 +24,14 @@ class Asked:
     seeds: int | None = None
     epochs: float | None = None
 
-    def budget(self, experiment: Experiment) -> Budget:
-        """The experiment's budget under these wishes."""
+    def budget(self, experiment: Experiment, panel: str = "") -> Budget:
+        """The budget of an experiment, or of one of its panels, under these wishes."""
         count = self.seeds or (QUICK_SEEDS if self.quick else DEFAULT_SEEDS)
         epochs = self.epochs or (experiment.quick_epochs if self.quick else experiment.epochs)
         tuning_count = QUICK_TUNING_SEEDS if self.quick else experiment.tuning_seeds
         records = (min(experiment.records, 20), min(experiment.tuning_records, 4))
         return Budget(
-            epochs,
+            epochs * experiment.longer(panel),
             experiment.grid,
             tuple(range(count)),
             tuple(range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + tuning_count)),
@@ -210,9 +210,11 @@ Unit = SeriesUnit | ComplexityUnit | TimingUnit
 
 def units_of(experiment: Experiment, asked: Asked, place: Place) -> list[Unit]:
     """The units of an experiment."""
-    budget = asked.budget(experiment)
-    units: list[Unit] = [SeriesUnit(experiment, series, budget, place) for series in experiment.series]
+    units: list[Unit] = [
+        SeriesUnit(experiment, series, asked.budget(experiment, series.panel), place) for series in experiment.series
+    ]
     if experiment.complexity is not None:
+        budget = asked.budget(experiment)
         units += [
             ComplexityUnit(experiment, experiment.complexity, entry, budget, asked.quick, place) for entry in ENTRIES
         ]

@@ -189,8 +189,8 @@ def is_available(spec: ProblemSpec, place: Place) -> bool:
 
 def at_hand(experiment: Experiment, place: Place) -> Experiment:
     """The experiment without the panels whose data are missing."""
-    there = tuple(panel for panel in experiment.panels if is_available(panel[2], place))
-    keys = {key for key, _, _ in there}
+    there = tuple(panel for panel in experiment.panels if is_available(panel.problem, place))
+    keys = {panel.key for panel in there}
     series = tuple(one for one in experiment.series if not experiment.panels or one.panel in keys)
     return dataclasses.replace(experiment, panels=there, series=series)
 
