@@ -33,14 +33,18 @@ class Product(Manifold):
     def __repr__(self) -> str:
         return f"Product({self.factors!r})"
 
-    def _split(self, tree: Any) -> list[Any]:
+    def split(self, tree: Any) -> list[Any]:
         """The part of `tree` that belongs to each factor."""
         return self.structure.flatten_up_to(tree)
 
+    def join(self, parts: Sequence[Any]) -> Any:
+        """The inverse of `split`."""
+        return jax.tree.unflatten(self.structure, parts)
+
     def each(self, operation: Callable[..., Any], *trees: Any) -> Any:
         """`operation(manifold, *parts)` for each factor, in the structure of the factors."""
-        parts = zip(self.leaves, *(self._split(tree) for tree in trees), strict=True)
-        return jax.tree.unflatten(self.structure, [operation(*part) for part in parts])
+        parts = zip(self.leaves, *(self.split(tree) for tree in trees), strict=True)
+        return self.join([operation(*part) for part in parts])
 
     @property
     def isometric(self) -> bool:
@@ -54,11 +58,11 @@ class Product(Manifold):
 
     def inner(self, x: Point, u: Tangent, v: Tangent) -> Array:
         """The sum of the factors' inner products."""
-        return sum(self._split(self.each(lambda m, *args: m.inner(*args), x, u, v)))
+        return sum(self.split(self.each(lambda m, *args: m.inner(*args), x, u, v)))
 
     def gram(self, x: Point, vectors: Sequence[Tangent]) -> Array:
         """The sum of the factors' matrices."""
-        return sum(self._split(self.each(lambda m, point, *parts: m.gram(point, parts), x, *vectors)))
+        return sum(self.split(self.each(lambda m, point, *parts: m.gram(point, parts), x, *vectors)))
 
     def project(self, x: Point, z: Tangent) -> Tangent:
         """Factor by factor."""
@@ -86,7 +90,7 @@ class Product(Manifold):
 
     def violation(self, x: Point) -> Array:
         """The largest violation among the factors."""
-        parts = self._split(self.each(lambda m, *args: m.violation(*args), x))
+        parts = self.split(self.each(lambda m, *args: m.violation(*args), x))
         xp = _linalg.namespace(parts[0])
         worst = parts[0]
         for part in parts[1:]:
@@ -96,7 +100,7 @@ class Product(Manifold):
     def check_point(self, x: Point, tolerance: float | None = None, name: str = "x0") -> None:
         """Raise ValueError unless x has the factors' structure and each part lies on its manifold."""
         try:
-            parts = self._split(x)
+            parts = self.split(x)
         except ValueError as error:
             raise ValueError(f"{name} does not have the structure of {self}: {error}") from None
         paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(self.factors)[0]]
