@@ -12,6 +12,7 @@ import numpy as np
 
 from retrax.sources.arrays import ArraySource, check_arrays
 from retrax.sources.base import Feed, LargeBatch, Payload, Samples, Source, Stretch
+from retrax.sources.generated import Generated, GeneratedSource
 from retrax.sources.layout import Layout
 from retrax.sources.mapped import MappedSource, is_mapped
 from retrax.sources.pushed import Pushed, PushedSource
@@ -21,6 +22,8 @@ from retrax.sources.stream import Stream, StreamSource
 __all__ = [
     "ArraySource",
     "Feed",
+    "Generated",
+    "GeneratedSource",
     "LargeBatch",
     "Layout",
     "MappedSource",
@@ -50,6 +53,8 @@ def as_source(data: Any) -> Source:
         return PushedSource(data)
     if isinstance(data, Stream):
         return StreamSource(data)
+    if isinstance(data, Generated):
+        return GeneratedSource(data)
     if hasattr(data, "__next__"):
         return StreamSource(Stream(data))
     leaves = jax.tree.leaves(data, is_leaf=is_mapped)
