@@ -8,7 +8,7 @@ import functools
 import numpy as np
 
 _WORDS_PER_BLOCK = 4
-_BATCHES, _LARGE_BATCHES, _OUTPUT, _START, _EVALUATION = range(5)
+_BATCHES, _LARGE_BATCHES, _OUTPUT, _START, _EVALUATION, _GENERATED = range(6)
 
 
 def _words(seed: int, stream: int, start: int, count: int) -> np.ndarray:
@@ -62,3 +62,8 @@ def next_output_step(seed: int, current: int, replacements: int) -> int:
         return 1
     uniform = 1.0 - float(_uniforms(seed, _OUTPUT, replacements, 1)[0])
     return int(current / uniform) + 1
+
+
+def sample_generator(seed: int, purpose: str, block: int) -> np.random.Generator:
+    """For samples that are made up: those of mini-batches ("steps"), of large batches or of records, block by block."""
+    return _generator(seed, _GENERATED + ("steps", "restarts", "records").index(purpose), block)

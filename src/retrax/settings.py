@@ -19,10 +19,12 @@ from retrax.methods import Averaged, Method
 from retrax.plan import Plan
 from retrax.problems.base import Problem
 from retrax.recording import Record
+from retrax.rows import RowByRow
 from retrax.schedules import is_number
 from retrax.sources import (
     Feed,
     Layout,
+    MappedSource,
     PushedSource,
     SeveralFeeds,
     SharedFeed,
@@ -58,13 +60,17 @@ class Settings:
         average: bool = False,
         driver: str = "jax",
         checkpoint_every: int | None = None,
-        methods: list[Method] | None = None,
+        methods: list[Any] | None = None,
         seeds: tuple[int, ...] | None = None,
     ) -> None:
         _check_kinds(problem, method, driver)
         self.problem, self.driver = problem, driver
         self.methods = methods
         self.method: Any = Averaged(method) if average else method
+        if problem.objective.sparse:
+            _check_rows(problem, driver)
+            self.methods = None if methods is None else [_row_by_row(one) for one in methods]
+            self.method = _row_by_row(self.method)
         self.seed = _seed(seed if seeds is None else seeds[0])
         self.seeds = None if seeds is None else tuple(map(_seed, seeds))
         self.record = record if isinstance(record, Record) else Record(every=record)
@@ -170,6 +176,32 @@ def _check_kinds(problem: Any, method: Any, driver: str) -> None:
         raise TypeError(f"method must be a retrax method such as retrax.rsrm(0.1), not {method!r}{hint}")
     if driver not in DRIVERS:
         raise ValueError(f"driver must be one of {', '.join(map(repr, DRIVERS))}, not {driver!r}")
+
+
+def _check_rows(problem: Problem, driver: str) -> None:
+    """What sparse rows do not go with."""
+    if driver != "jax":
+        raise ValueError(f"sparse rows need driver='jax', not {driver!r}; without sparse= all rows take every step")
+    if isinstance(problem.source, MappedSource) or getattr(problem.source, "layout", None) is not None:
+        raise ValueError("sparse rows need data in the memory of one device, or a stream of batches")
+    template = problem.source.template
+    for name in problem.objective.sparse:
+        entry = template.get(name) if isinstance(template, dict) else None
+        if entry is None or not np.issubdtype(entry.dtype, np.integer):
+            raise ValueError(f"sparse names the entry {name!r}, but the data is no dict with whole numbers under it")
+
+
+def _row_by_row(method: Any) -> RowByRow:
+    if method.restart_every is not None:
+        raise ValueError(
+            f"{method.name} restarts from a gradient of all rows, which sparse rows never compute; use rsrm or rsgd"
+        )
+    if method.estimator.draws(1) != 1:
+        raise ValueError(
+            f"{method.name} finds its gain by choosing between two halves of a batch for the whole point, which is not "
+            "possible row by row; give a number, as in rsrm(0.1) or rsrm(rho=0.1)"
+        )
+    return RowByRow(method)
 
 
 def _seed(seed: Any) -> int:

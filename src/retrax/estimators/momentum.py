@@ -2,9 +2,9 @@
 
 from typing import ClassVar
 
-from retrax._tree import combine, pytree
+from retrax._tree import pytree
 from retrax.estimators.base import Estimate, Memoryless
-from retrax.manifolds.base import Manifold
+from retrax.manifolds.base import Manifold, plus, scaled
 from retrax.schedules import Schedule
 from retrax.typing import Oracle, Point, Step
 
@@ -23,4 +23,5 @@ class Momentum(Memoryless):
         gradient = oracle(x)
         beta = self.beta(t)
         carried = manifold.transport(last.point, x, last.vector)
-        return Estimate(combine(beta, carried, 1 - beta, gradient), gradient), ()
+        direction = plus(manifold, scaled(manifold, beta, carried), 1 - beta, gradient)
+        return Estimate(direction, gradient), ()

@@ -2,9 +2,9 @@
 
 from typing import Any, ClassVar
 
-from retrax._tree import combine, pytree, subtract
+from retrax._tree import pytree, subtract
 from retrax.estimators.base import Estimate, Memoryless
-from retrax.manifolds.base import Manifold
+from retrax.manifolds.base import Manifold, plus
 from retrax.schedules import Schedule
 from retrax.typing import Anchored, Array, Oracle, Point, Step
 
@@ -29,7 +29,7 @@ class RecursiveMomentum(Memoryless):
         """Line 5 of Algorithm 1."""
         gradient, previous_gradient = oracle.pair(x, last.point)
         correction = manifold.transport(last.point, x, subtract(last.vector, previous_gradient))
-        direction = combine(1, gradient, 1 - self.rho(t), correction)
+        direction = plus(manifold, gradient, 1 - self.rho(t), correction)
         elsewhere = Anchored(last.point, previous_gradient)
         return Estimate(direction, gradient, elsewhere, one_step_back=True), ()
 

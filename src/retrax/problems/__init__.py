@@ -1,8 +1,9 @@
-"""Problems: the general one, and the paper's three applications."""
+"""Problems: the general one, the paper's three applications, and three more on other manifolds."""
 
 from retrax.problems.base import Objective, Problem
 from retrax.problems.centroid import Centroid
+from retrax.problems.embedding import Embedding
 from retrax.problems.joint_diagonalization import JointDiagonalization
 from retrax.problems.pca import PCA
 
-__all__ = ["PCA", "Centroid", "JointDiagonalization", "Objective", "Problem"]
+__all__ = ["PCA", "Centroid", "Embedding", "JointDiagonalization", "Objective", "Problem"]

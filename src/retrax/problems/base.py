@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -12,6 +12,7 @@ import numpy as np
 from retrax import _linalg, sampling, sources
 from retrax._tree import pytree, static
 from retrax.manifolds.base import Manifold
+from retrax.manifolds.power import Power
 from retrax.sources.base import PART_BYTES
 from retrax.typing import Array, Batch, Point, Tangent
 
@@ -27,6 +28,8 @@ class Objective:
     pair: Callable[[Point, Point, Batch], tuple[Tangent, Tangent]] | None = None
     """The gradients at two points, where both together are cheaper: Riemannian where `riemannian_gradient` is given,
     else ambient."""
+    sparse: tuple[str, ...] = ()
+    """The entries of a batch that name the rows which it depends on, where the point is a table of rows."""
 
     def gradient(self, x: Point, batch: Batch) -> Tangent:
         """grad f_S(x): given in closed form, or by automatic differentiation of the loss."""
@@ -146,6 +149,10 @@ class SampleMean:
             dataclasses.replace(self, **{field: jax.tree.map(lambda a: a[first:], whole)}),
         )
 
+    def samples(self) -> Batch:
+        """All of them, as one batch."""
+        return self.data if self.indices is None else self._part(0, self.size)
+
     def _both(self, x: Point, batch: Batch) -> tuple[Array, Tangent]:
         return self.objective.loss(x, batch), self.objective.gradient(x, batch)
 
@@ -159,7 +166,7 @@ class SampleMean:
         n = self.size
         size = min(self.chunk, n)
         if size == n:
-            return function(x, self.data if self.indices is None else self._part(0, n))
+            return function(x, self.samples())
 
         def accumulate(total: Any, index: Array) -> tuple[Any, None]:
             return add_trees(total, scale_tree(size / n, function(x, self._part(index * size, size)))), None
@@ -225,6 +232,11 @@ class Problem:
     `riemannian_gradient(x, batch)` is given; `gradients(x, y, batch)` may give both gradients of a pair where that is
     cheaper (Riemannian ones beside `riemannian_gradient`, else of the ambient space). `optimum`, where known, is F's
     smallest value and gives the column "gap".
+
+    `sparse` is for tables of very many rows, as embeddings have, on a `Power(manifold, rows)`. It names the entries of
+    the data, a dict, that hold numbers of rows: the loss of a batch depends on the rows that it names there. A step
+    reads and writes these only, by calling the loss with a table of just these rows and with their places in it instead
+    of their numbers; `retrax.rows.RowByRow` says what becomes of methods that remember something.
     """
 
     def __init__(
@@ -237,6 +249,7 @@ class Problem:
         riemannian_gradient: Callable[[Point, Batch], Tangent] | None = None,
         gradients: Callable[[Point, Point, Batch], tuple[Tangent, Tangent]] | None = None,
         optimum: float | None = None,
+        sparse: Sequence[str] = (),
     ) -> None:
         given = {"gradient": gradient, "riemannian_gradient": riemannian_gradient, "gradients": gradients}
         for name, function in {"loss": loss, **{k: v for k, v in given.items() if v is not None}}.items():
@@ -250,7 +263,11 @@ class Problem:
             )
         if data is None:
             raise TypeError("data is missing: give arrays, a memory-mapped array, or an iterable of batches")
-        self.objective = Objective(loss, manifold, gradient, riemannian_gradient, gradients)
+        if sparse and not (isinstance(manifold, Power) and len(manifold.shape) == 1):
+            raise ValueError(
+                f"sparse={sparse!r} needs a table of rows, as retrax.Power(manifold, rows), not {manifold}"
+            )
+        self.objective = Objective(loss, manifold, gradient, riemannian_gradient, gradients, tuple(sparse))
         self.data = data
         self._optimum = optimum
         self._on_device: dict[str, Batch] = {}

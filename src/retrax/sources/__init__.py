@@ -21,6 +21,7 @@ from retrax.sources.base import (
     check_range,
     device_dtype,
 )
+from retrax.sources.generated import Generated, GeneratedSource
 from retrax.sources.layout import Layout
 from retrax.sources.mapped import MappedSource, is_mapped
 from retrax.sources.pushed import Pushed, PushedSource
@@ -30,6 +31,8 @@ from retrax.sources.stream import Stream, StreamSource
 __all__ = [
     "ArraySource",
     "Feed",
+    "Generated",
+    "GeneratedSource",
     "LargeBatch",
     "Layout",
     "MappedSource",
@@ -62,6 +65,8 @@ def as_source(data: Any) -> Source:
         return PushedSource(data)
     if isinstance(data, Stream):
         return StreamSource(data)
+    if isinstance(data, Generated):
+        return GeneratedSource(data)
     if hasattr(data, "__next__"):
         return StreamSource(Stream(data))
     leaves = jax.tree.leaves(data, is_leaf=is_mapped)
