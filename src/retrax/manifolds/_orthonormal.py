@@ -60,7 +60,7 @@ def _bounded(u: Array) -> Array:
 
     So long a step ends where any longer one does, up to an angle of ε^(1/4).
     """
-    return _linalg.bounded(u, _linalg.epsilon(u) ** -0.25, 2)
+    return _linalg.bounded(u, _linalg.epsilon(u) ** -0.25)
 
 
 def tidy(x: Array) -> Array:

@@ -33,7 +33,7 @@ def _safe_length(u: Array) -> Array:
 
 def _bounded(u: Array) -> Array:
     """u with entries of at most 1/ε, beside which x is lost in rounding anyway: squares then do not overflow."""
-    return _linalg.bounded(u, 1 / _linalg.epsilon(u), 1)
+    return _linalg.bounded(u, 1 / _linalg.epsilon(u))
 
 
 def retract_by_normalising(self: "Sphere", x: Array, u: Array) -> Array:
