@@ -127,15 +127,16 @@ def test_a_method_must_be_a_method():
     refused(TypeError, "method must be a retrax method", method="rsrm")
 
 
-def test_rasa_needs_matrices():
+def test_rasa_needs_matrices_or_vectors():
     sphere = rx.Problem(loss, rx.Sphere(4), DATA)
-    refused(ValueError, r"needs matrices; Sphere\(4.*shape \(4,\)", problem=sphere, method=rx.rasa(0.1), at_once=False)
+    words = r"rows and columns.*Sphere\(4.*shape \(4,\), and sides is 'R'"
+    refused(ValueError, words, problem=sphere, method=rx.rasa(0.1, sides="R"), at_once=False)
     product = rx.Problem(
         lambda x, batch: jnp.mean(batch @ x[0]) + jnp.sum(x[1]),
-        rx.Product((rx.Euclidean(4, 2), rx.Euclidean(3))),
+        rx.Product((rx.Euclidean(4, 2), rx.Euclidean(3, 2, 2))),
         DATA,
     )
-    refused(ValueError, "needs matrices; Euclidean", problem=product, method=rx.rasa(0.1), at_once=False)
+    refused(ValueError, "rows and columns.*Euclidean", problem=product, method=rx.rasa(0.1), at_once=False)
 
 
 # --- sizes ----------------------------------------------------------------------------------------------------

@@ -130,11 +130,11 @@ def test_complex_parameters():
         rx.torch.RSGD([torch.nn.Parameter(torch.ones(3, dtype=torch.complex64))], lr=0.1)
 
 
-def test_rasa_wants_matrices():
+def test_rasa_wants_matrices_for_columns():
     parameter = torch.nn.Parameter(torch.ones(3))
-    optimizer = rx.torch.RASA([parameter], lr=0.1)
+    optimizer = rx.torch.RASA([parameter], lr=0.1, sides="R")
     parameter.sum().backward()
-    with pytest.raises(ValueError, match="RASA scales rows and columns, so it needs matrices"):
+    with pytest.raises(ValueError, match="RASA scales the rows and columns of matrices"):
         optimizer.step()
 
 
