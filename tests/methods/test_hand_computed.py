@@ -157,3 +157,15 @@ def test_on_a_product_there_is_one_second_moment_per_factor(maximum):
             maximum,
         )
         np.testing.assert_allclose(found, points[-1], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("sides", ["L", "LR"])
+def test_rasa_on_a_vector_scales_its_entries(sides):
+    """A vector has rows and one column: d_i / √(largest moment of row i + ε), twice."""
+    scaling, manifold, x = rx.scalings.RASA(0.6, 1e-3, sides), rx.Euclidean(3), np.zeros(3)
+    memory, moment, largest = scaling.init(manifold, x), np.zeros(3), np.zeros(3)
+    for gradient in (np.array([1.0, -2.0, 0.5]), np.array([3.0, 0.0, 0.1])):
+        found, memory = scaling.apply(manifold, x, rx.estimators.Estimate(gradient, gradient), memory)
+        moment = 0.6 * moment + 0.4 * gradient**2
+        largest = np.maximum(largest, moment)
+        np.testing.assert_allclose(found, gradient / np.sqrt(largest + 1e-3), rtol=1e-14)
