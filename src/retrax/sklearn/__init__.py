@@ -7,8 +7,20 @@ from retrax._extras import optional
 
 optional("sklearn")
 
+from retrax.sklearn.cca import CCA  # noqa: E402
+from retrax.sklearn.completion import MatrixCompletion  # noqa: E402
 from retrax.sklearn.pca import PCA  # noqa: E402
 from retrax.sklearn.separation import JADE, SOBI, JointDiagonalizer  # noqa: E402
 from retrax.sklearn.spd import MinimumDistanceToMean, SPDMean, TangentSpace  # noqa: E402
 
-__all__ = ["JADE", "PCA", "SOBI", "JointDiagonalizer", "MinimumDistanceToMean", "SPDMean", "TangentSpace"]
+__all__ = [
+    "CCA",
+    "JADE",
+    "PCA",
+    "SOBI",
+    "JointDiagonalizer",
+    "MatrixCompletion",
+    "MinimumDistanceToMean",
+    "SPDMean",
+    "TangentSpace",
+]
