@@ -78,7 +78,8 @@ def test_a_shape_that_does_not_fit_names_both_shapes():
         ({"decay": "none"}, ValueError, "decay must be True or False"),
         ({"maximize": 1}, ValueError, "maximize must be True or False"),
         ({"foreach": 0}, ValueError, "foreach must be True or False or None"),
-        ({"weight_decay": 0.1}, TypeError, "weight_decay"),
+        ({"weight_decay": "large"}, ValueError, "weight_decay must be a finite number"),
+        ({"nesterov": True}, TypeError, "nesterov"),
     ],
 )
 def test_bad_options(options, error, message):

@@ -1,6 +1,7 @@
 """What a step does besides its formula: closures, random numbers, groups, schedulers, stacking, precision."""
 
 import copy
+import functools
 
 import pytest
 import torch
@@ -464,3 +465,31 @@ def test_a_subclass_with_a_recipe_is_an_optimizer():
 
     losses = [optimizer.step(closure).item() for _ in range(40)]
     assert losses[-1] < losses[0]
+
+
+# --- both points in one pass ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [*TWO_POINT, rx.torch.CSGDM], ids=lambda m: m.__name__)
+def test_both_points_in_one_pass_are_the_steps_of_a_closure(make):
+    results = []
+    for together in (False, True):
+        model = Network(dropout=0.3)
+        optimizer = make(model.groups(), lr=0.05)
+        torch.manual_seed(4)
+        for inputs, targets in batches(4):
+            if together:
+                entropy = functools.partial(torch.nn.functional.cross_entropy, target=targets)
+                loss = optimizer.step_on(model, entropy, inputs)
+            else:
+                loss = optimizer.step(closure_of(model, optimizer, (inputs, targets)))
+        results.append([loss, *bits(model)])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-13)
+
+
+def test_one_pass_needs_a_module_with_all_parameters():
+    model, outside = Network(), orthonormal()
+    optimizer = rx.torch.RSRM([*model.groups(), {"params": [outside], "manifold": rx.Stiefel(8, 3)}], lr=0.05)
+    with pytest.raises(ValueError, match=r"holds all parameters of the optimizer; use step\(closure\)"):
+        optimizer.step_on(model, torch.sum, batches(1)[0][0])

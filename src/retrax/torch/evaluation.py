@@ -107,6 +107,37 @@ def visit(closure: Closure, points: Mapping[Tensor, Tensor], transaction: Transa
     return {parameter: Visit(homes[parameter], points[parameter], _copied(parameter.grad)) for parameter in points}
 
 
+def visit_both(
+    module: torch.nn.Module,
+    loss: Callable[[Any], Tensor],
+    inputs: Any,
+    trained: list[Tensor],
+    points: Mapping[Tensor, Tensor],
+) -> tuple[Tensor, dict[Tensor, Visit]]:
+    """loss(module(*inputs)), with gradients here in the parameters, and those at the other points, from one pass."""
+    named = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+    if any(all(parameter is not own for own in named.values()) for parameter in trained if parameter.requires_grad):
+        raise ValueError("step_on needs a module that holds all parameters of the optimizer; use step(closure)")
+    here = {name: parameter.detach() for name, parameter in named.items()}
+    there = {name: points.get(parameter, here[name]).to(parameter.dtype) for name, parameter in named.items()}
+    sides = [here, there] if points else [here]
+    stacked = {name: torch.stack([side[name] for side in sides]).requires_grad_() for name in named}
+
+    def one(weights: dict[str, Tensor]) -> Tensor:
+        return loss(torch.func.functional_call(module, weights, inputs))
+
+    with torch.enable_grad():
+        losses = torch.func.vmap(one, randomness="same")(stacked)
+        gradients = torch.autograd.grad(losses.sum(), list(stacked.values()), allow_unused=True)
+    visits: dict[Tensor, Visit] = {}
+    for parameter, gradient in zip(named.values(), gradients, strict=True):
+        parameter.grad = None if gradient is None else gradient[0]
+        if parameter in points:
+            elsewhere = None if gradient is None else gradient[1]
+            visits[parameter] = Visit(parameter.detach().clone(), points[parameter], elsewhere)
+    return losses[0].detach(), visits
+
+
 def _copied(gradient: Tensor | None) -> Tensor | None:
     """A copy: the next backward pass may write into the same memory (zero_grad(set_to_none=False), DDP's buckets)."""
     return None if gradient is None else whole(gradient).clone()

@@ -21,7 +21,7 @@ from retrax.methods import Method, State
 from retrax.scalings import WeightDecay
 from retrax.schedules import Schedule
 from retrax.torch import parameters
-from retrax.torch.evaluation import Closure, Evaluated, Visit, evaluate, unscale, visit
+from retrax.torch.evaluation import Closure, Evaluated, Visit, evaluate, unscale, visit, visit_both
 from retrax.torch.initial import retract_
 from retrax.torch.transaction import Transaction
 
@@ -191,28 +191,51 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         `scaler`: a `torch.amp.GradScaler` whose `scale(loss).backward()` the closure calls; gradients are unscaled
         here, and a step with infinite ones is skipped.
         """
+        return self._undone_if_interrupted(lambda transaction: self._step(closure, restart, scaler, transaction))
+
+    def step_on(self, module: torch.nn.Module, loss: Callable[[Any], Tensor], *inputs: Any) -> Any:
+        """As `step`, of `loss(module(*inputs))`: a two-point method evaluates both points in one pass.
+
+        The module runs once, forwards and backwards, with two sets of parameters side by side (`torch.func.vmap`). It
+        must allow that: no batch norm in training mode, no branch on values. All parameters of the optimizer must be
+        the module's. Pays where a pass is many small operations; see docs/torch.md for figures.
+        """
+        return self._undone_if_interrupted(lambda transaction: self._step_on(module, loss, inputs, transaction))
+
+    def _undone_if_interrupted(self, act: Callable[[Transaction], Any]) -> Any:
         with torch.no_grad():
             transaction = Transaction(self.state)
             try:
-                return self._step(closure, restart, scaler, transaction)
+                return act(transaction)
             except BaseException:
                 transaction.roll_back()
                 raise
 
     def _step(self, closure: Closure | None, restart: bool, scaler: Any, transaction: Transaction) -> Any:
-        methods = [self._method(group) for group in self.param_groups]
-        two_points = any(method.evaluations > 1 for method in methods)
-        visits = self._visit_second_points(closure, restart, transaction) if two_points else {}
+        visits = self._visit_second_points(closure, restart, transaction) if self._has_pairs() else {}
         loss = None if closure is None else evaluate(closure, self._parameters())
         if scaler is None or unscale(scaler, self, visits):
-            moves = [
-                self._advance(group, method, bucket, visits, restart)
-                for group, method in zip(self.param_groups, methods, strict=True)
-                for bucket in self._buckets(group, visits)
-            ]
-            self._check_finite(moves)
-            self._commit(moves, transaction)
+            self._move(visits, restart, transaction)
         return loss
+
+    def _step_on(self, module: torch.nn.Module, loss: Any, inputs: Any, transaction: Transaction) -> Any:
+        points = self._second_points() if self._has_pairs() else {}
+        found, visits = visit_both(module, loss, inputs, self._parameters(), points)
+        self._move(visits, False, transaction)
+        return found
+
+    def _has_pairs(self) -> bool:
+        return any(self._method(group).evaluations > 1 for group in self.param_groups)
+
+    def _move(self, visits: Mapping[Tensor, Visit], restart: bool, transaction: Transaction) -> None:
+        """Every parameter that has a gradient, by its group's method; all of them or none."""
+        moves = [
+            self._advance(group, self._method(group), bucket, visits, restart)
+            for group in self.param_groups
+            for bucket in self._buckets(group, visits)
+        ]
+        self._check_finite(moves)
+        self._commit(moves, transaction)
 
     def _parameters(self) -> list[Tensor]:
         return [parameter for group in self.param_groups for parameter in group["params"]]
