@@ -59,11 +59,11 @@ def curvature(manifold: Manifold, loss: Callable[[Point], float], last: Step) ->
     return found if math.isfinite(found) else 0.0
 
 
-def warning(history: History, size: float, measured: Callable[[], float] | None) -> str:
-    """What a result should say, or nothing. `measured()` finds κ; it is given where a step size was."""
+def warning(history: History, measured: Callable[[], float] | None) -> str:
+    """What a result should say, or nothing. `measured()` finds η κ; it is given where a step size was."""
     if len(history.rows) < FEWEST_RECORDS:
         return ""
-    share = size * abs(measured()) if measured is not None else USUAL
+    share = abs(measured()) if measured is not None else USUAL
     if share > TOO_LARGE and stalled(history):
         return (
             "the gradient has not become small, and the step size is far above what the curvature allows; "

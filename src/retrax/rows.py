@@ -60,6 +60,11 @@ class RowByRow:
         return self.method.name
 
     @property
+    def step_is_given(self) -> bool:
+        """Rows are at different times of a schedule: there is no one step size to judge."""
+        return False
+
+    @property
     def restart_every(self) -> int | str | None:
         """The method's."""
         return self.method.restart_every

@@ -374,8 +374,8 @@ class Run:
             return self._driver.measure(self._mean, False, self._driver.load(point), self._state, self.step)["loss"]
 
         manifold = self.settings.problem.manifold
-        measured = (lambda: curvature(manifold, loss, last)) if self.settings.method.step_is_given else None
-        return warning(self.history, float(last.size), measured)
+        given = self.settings.method.step_is_given
+        return warning(self.history, (lambda: float(last.size) * curvature(manifold, loss, last)) if given else None)
 
     # --- saving -----------------------------------------------------------------------------------------------------
 
