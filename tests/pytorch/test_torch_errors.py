@@ -179,6 +179,17 @@ def test_initialisers_follow_their_generator_and_keep_dtype_and_identity():
                 assert float(manifold.violation(again).max()) < 20 * torch.finfo(dtype).eps
 
 
+def test_points_of_any_manifold():
+    for manifold in (rx.PoincareBall(4), rx.Lorentz(3), rx.FixedRank(5, 4, 2), rx.Simplex(5), rx.SpecialOrthogonal(3)):
+        tensor = torch.zeros(2, *manifold.ambient_shape, dtype=torch.float64)
+        assert rx.torch.point_(tensor, manifold, torch.Generator().manual_seed(1)) is tensor
+        manifold.check_point(tensor)
+    with pytest.raises(ValueError, match="the tensor has shape"):
+        rx.torch.point_(torch.zeros(3), rx.PoincareBall(4))
+    with pytest.raises(ValueError, match="one by one"):
+        rx.torch.point_(torch.zeros(3), rx.Product((rx.Sphere(3), rx.Sphere(3))))
+
+
 def test_initialisers_refuse_shapes_that_cannot_be():
     with pytest.raises(ValueError, match="is empty: r must be at most d"):
         rx.torch.orthogonal_(torch.zeros(3, 8))

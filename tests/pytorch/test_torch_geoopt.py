@@ -27,6 +27,7 @@ def test_geoopt_parameters_move_as_under_geoopts_own_sgd():
         (geoopt.Sphere(), start[:, 0].clone()),
         (geoopt.SphereExact(), start[:, 0].clone()),
         (geoopt.SymmetricPositiveDefinite(), start.mT @ torch.diag(torch.arange(1.0, 9.0).double()) @ start),
+        (geoopt.PoincareBallExact(c=0.25), 0.9 * start[:, 0]),  # a c whose root single precision has exactly
         (geoopt.Euclidean(), torch.ones(4, dtype=torch.float64)),
     )
     for manifold, tensor in cases:

@@ -77,7 +77,7 @@ class MatrixCompletion(Problem):
         rank: int,
         *,
         shape: tuple[int, int] | None = None,
-        regularization: float = 0.02,
+        regularization: float = 0.4,
         bias_regularization: tuple[float, float] = (15.0, 10.0),
         retraction: str = "svd",
     ) -> None:

@@ -11,7 +11,7 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError('retrax.torch needs PyTorch: pip install "retrax[torch]"') from None
 
-from retrax.torch.initial import orthogonal_, positive_definite_, retract_, unit_
+from retrax.torch.initial import orthogonal_, point_, positive_definite_, retract_, unit_
 from retrax.torch.methods import (
     CSGDM,
     MARS,
@@ -48,6 +48,7 @@ __all__ = [
     "RiemannianOptimizer",
     "StormPlus",
     "orthogonal_",
+    "point_",
     "positive_definite_",
     "retract_",
     "unit_",

@@ -13,6 +13,7 @@ from retrax.manifolds import (
     Oblique,
     PoincareBall,
     Positive,
+    Product,
     Simplex,
     SpecialOrthogonal,
     Sphere,
@@ -43,6 +44,14 @@ def unit_(tensor: Tensor, generator: torch.Generator | None = None) -> Tensor:
     if tensor.ndim < 1:
         raise ValueError("unit_ needs a tensor with at least one axis, not a single number")
     return _fill(tensor, Sphere(tensor.shape[-1]), generator)
+
+
+def point_(tensor: Tensor, manifold: Manifold, generator: torch.Generator | None = None) -> Tensor:
+    """Fill a tensor with random points of any manifold of single arrays, such as PoincareBall, FixedRank or Simplex."""
+    if isinstance(manifold, Product):
+        raise ValueError(f"point_ fills one tensor; fill those of {manifold} one by one")
+    check_shape(tensor, manifold.ambient_shape, manifold, "the tensor")
+    return _fill(tensor, manifold, generator)
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from retrax.manifolds import SPD, Euclidean, Grassmann, Manifold, Product, Sphere, Stiefel
+from retrax.manifolds import SPD, Euclidean, Grassmann, Manifold, PoincareBall, Product, Sphere, Stiefel
 from retrax.manifolds.base import check_shape
 
 _INITIALISERS: dict[type, str] = {
@@ -44,13 +44,16 @@ def from_geoopt(manifold: Any, shape: tuple[int, ...]) -> Manifold:
         return Sphere(shape[-1], retraction="normalise" if name == "Sphere" else "exp")
     if name == "SymmetricPositiveDefinite" and manifold.default_metric.name == "AIM":
         return SPD(shape[-1], retraction="second-order")
+    if name == "PoincareBallExact":
+        return PoincareBall(shape[-1], curvature=float(manifold.c), retraction="exp")
     if name == "Euclidean":
         return _euclidean(shape)
     advice = " (geoopt.Stiefel() has the canonical metric; geoopt.EuclideanStiefel() has a counterpart)"
     raise ValueError(
         f"retrax has no counterpart of geoopt's {manifold}{advice if 'Stiefel' in name else ''}; there is one for "
         "EuclideanStiefel, Sphere and SphereExact on the whole space, SymmetricPositiveDefinite with the "
-        'affine-invariant metric, and Euclidean. To choose another, name it in the group: "manifold": rx.Stiefel(d, r)'
+        "affine-invariant metric, PoincareBallExact and Euclidean. To choose another, name it in the group: "
+        '"manifold": rx.Stiefel(d, r)'
     )
 
 
