@@ -24,7 +24,7 @@ class MatrixCompletion(RegressorMixin, BaseEstimator):
     ----------
     n_components : int, default=5
         The rank.
-    reg : float, default=5.0
+    reg : float, default=10.0
         The ridge of the factors and of the offsets; an offset is drawn to zero as by so many more entries.
     max_iter : int, default=50
     tol : float, default=1e-3
@@ -47,7 +47,7 @@ class MatrixCompletion(RegressorMixin, BaseEstimator):
         self,
         n_components: int = 5,
         *,
-        reg: float = 5.0,
+        reg: float = 10.0,
         max_iter: int = 50,
         tol: float = 1e-3,
         random_state: Any = None,
