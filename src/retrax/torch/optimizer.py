@@ -481,10 +481,11 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         """Refuse a parameter's state that is not one of this method for a parameter of this shape."""
         method, manifold = self._method(group), self._manifold(parameter, group)
         with torch.no_grad():
-            expected = method.init(manifold, parameters.plain(parameter))._asdict()
-        if not isinstance(stored, Mapping) or set(stored) != {"step", *expected}:
+            expected = method.init(manifold, parameters.whole(parameters.plain(parameter)))._asdict()
+        names = ["step", *expected, *(["exact"] if parameters.is_coarse(parameter) else [])]
+        if not isinstance(stored, Mapping) or set(stored) != set(names):
             found = sorted(stored) if isinstance(stored, Mapping) else type(stored).__name__
-            raise ValueError(f"{where} holds the state {found}, but {type(self).__name__} keeps {['step', *expected]}")
+            raise ValueError(f"{where} holds the state {found}, but {type(self).__name__} keeps {names}")
         for name, part in expected.items():
             kept = None if name == "last" and not method.estimator.keeps_last else _encode(part)
             if _shapes(stored[name]) != _shapes(kept):
@@ -496,6 +497,9 @@ class RiemannianOptimizer(torch.optim.Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._forget()
         super().__setstate__(state)
+        for group in self.param_groups:  # options that a file of an earlier version does not know
+            for name in self.defaults.keys() - {"differentiable"}:  # torch's own, which it does not always save
+                group.setdefault(name, self.defaults[name])
 
 
 def _riemannian(manifold: Manifold, x: Tensor, ambient: list[Any], sign: int) -> Tensor:
