@@ -6,11 +6,12 @@
 VENV := .venv
 PYTHON ?=
 PYTEST_ARGS ?=
+FUZZ_ARGS ?=
 
 # The commands share one environment, and pip and pytest bring their own parallelism: `make -j` runs them in turn.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help reproduce test lint types format bench clean install-experiments install-dev install-bench
+.PHONY: help reproduce test lint types format bench fuzz clean install-experiments install-dev install-bench
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +36,9 @@ format: install-dev ## Mend what ruff can mend
 
 bench: install-bench ## Measure side by side with other libraries
 	@"$(VENV)/bin/python" -m benchmarks
+
+fuzz: install-dev ## Call the public API with generated arguments, for long (FUZZ_ARGS="--calls 1000000 --seed 7")
+	@"$(VENV)/bin/python" -m tests.fuzz $(FUZZ_ARGS)
 
 clean: ## Remove the environment, caches and build products (results/ stays)
 	rm -rf "$(VENV)" build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -61,7 +61,8 @@ def encode(snapshot: Snapshot) -> bytes:
     """A snapshot as the content of a file."""
     arrays = [np.asarray(array, order="C") for array in snapshot.arrays]
     kinds = [{"dtype": array.dtype.str, "shape": list(array.shape)} for array in arrays]
-    header = json.dumps({"version": _VERSION, "arrays": kinds, **snapshot.facts}).encode()
+    versions = {"jax": jax.__version__, "numpy": np.__version__}
+    header = json.dumps({"version": _VERSION, "versions": versions, "arrays": kinds, **snapshot.facts}).encode()
     content = b"".join([len(header).to_bytes(8, "little"), header, *(array.tobytes() for array in arrays)])
     return _MAGIC + hashlib.sha256(content).digest() + content
 

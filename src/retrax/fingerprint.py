@@ -48,7 +48,7 @@ class Fingerprint:
             "seed": str(settings.seeds or settings.seed),
             "dtype": settings.dtype,
             "manifold": repr(objective.manifold),
-            "loss": f"{_name(objective.loss)} {loss}",
+            "loss": loss,
             "gradient": gradient + pair,
             "method": method,
             "x0": _hash(*(array.tobytes() for array in x0)),
@@ -92,11 +92,11 @@ class Fingerprint:
     def _schedule(self, function: Callable[[Any], Any]) -> str:
         """A function of t, by its program; one that cannot be traced (in the eager driver) by many of its values."""
         try:
-            return f"{_name(function)} {self._function(_name(function), function, jax.ShapeDtypeStruct((), 'float32'))}"
+            return f"function {self._function(_name(function), function, jax.ShapeDtypeStruct((), 'float32'))}"
         except Exception:
             self.unchecked.append(f"{_name(function)} after step 10000, as it cannot be traced")
         try:
-            return f"{_name(function)} {_hash(repr([float(function(float(t))) for t in range(1, 10_001)]).encode())}"
+            return f"function {_hash(repr([float(function(float(t))) for t in range(1, 10_001)]).encode())}"
         except Exception:
             return _name(function)
 

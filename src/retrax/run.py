@@ -17,6 +17,7 @@ from retrax._precision import precision
 from retrax.advice import curvature, warning
 from retrax.checkpoint import Keeper, RefusedError, Snapshot, check_snapshot, read, write
 from retrax.drivers.devices import largest
+from retrax.drivers.peers import Peers
 from retrax.fingerprint import Fingerprint
 from retrax.methods import Method
 from retrax.plan import Position
@@ -229,7 +230,8 @@ class Run:
 
     def to_the_end(self, watch: Watch) -> Result:
         """Run until a reason to stop. An interruption is raised, with the result so far, once all is saved."""
-        with precision(self.settings.dtype), watch.line as line, self._interruptible():
+        peers = Peers(self.settings.several_processes)
+        with precision(self.settings.dtype), watch.line as line, self._interruptible(), peers:
             line.moved(self.step)
             self._compile(Stretch(1, 1, self.plan.large_batch_size(1), True, 0))
             if self.plan.steps != 1 and self.plan.restart_every != 1:

@@ -63,6 +63,7 @@ class Settings:
         methods: list[Any] | None = None,
         seeds: tuple[int, ...] | None = None,
     ) -> None:
+        _refuse_tracing()
         _check_kinds(problem, method, driver)
         self.problem, self.driver = problem, driver
         self.methods = methods
@@ -168,6 +169,14 @@ class Settings:
         return default if size is None else min(default, size)
 
 
+def _refuse_tracing() -> None:
+    """A run is a loop on the host, which cannot be part of a compiled program."""
+    if isinstance(jax.device_put(np.float32(0)), jax.core.Tracer):
+        raise TypeError(
+            "a run was started inside jax.jit, jax.vmap or jax.grad; it compiles its own steps: call it outside of them"
+        )
+
+
 def _check_kinds(problem: Any, method: Any, driver: str) -> None:
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a retrax.Problem, not {type(problem).__name__}")
@@ -225,7 +234,7 @@ def _real(leaf: Any) -> Any:
     array = leaf if isinstance(leaf, jax.Array) else check_numbers(leaf)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"x0 must be made of real numbers, not {array.dtype}")
-    return array
+    return array if array.dtype.kind == "f" else np.asarray(array, dtype=np.float64)
 
 
 def _check_single(manifold: Manifold, point: Any) -> None:

@@ -223,12 +223,14 @@ def find_source(name: str, registry: Mapping[str, RegistryEntry] = REGISTRY) -> 
     """The registry entry of a data set, by name in any case."""
     try:
         return registry[name.lower()]
-    except KeyError:
+    except (KeyError, AttributeError):
         raise DataError(f"unknown data set {name!r}: choose one of {', '.join(registry)}") from None
 
 
 def data_directory(directory: str | os.PathLike[str] | None = None) -> Path:
     """The data folder: `directory`, else the environment variable RETRAX_DATA, else the user's cache folder."""
+    if directory is not None and not isinstance(directory, str | os.PathLike):
+        raise DataError(f"directory must be a path, not {directory!r}")
     if directory is not None:
         return Path(directory).expanduser()
     if os.environ.get(ENVIRONMENT):

@@ -100,6 +100,10 @@ class Manifold(FrozenFields, abc.ABC):
     def check_point(self, x: Point, tolerance: float | None = None, name: str = "x0") -> None:
         """Raise ValueError unless x has the right shape and lies on the manifold."""
         check_shape(x, self.ambient_shape, self, name)
+        kind = getattr(getattr(x, "dtype", None), "kind", "f")  # PyTorch's dtypes have none
+        if kind not in "fiu":
+            raise TypeError(f"{name} must be made of real numbers, not {x.dtype}")
+        x = 1.0 * x if kind in "iu" else x
         xp = _linalg.namespace(x)
         if not bool(xp.all(xp.isfinite(x))):
             raise ValueError(f"{name} contains NaN or infinite entries")
