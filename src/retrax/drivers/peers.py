@@ -43,7 +43,7 @@ class Peers:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         # After a message that failed, the watch goes on: Python's end would wait for the lost process.
-        if self._client is None or (kind is not None and issubclass(kind, jax.errors.JaxRuntimeError)):
+        if self._client is None or _is_failed_message(error):
             return
         self._stopped.set()
         if kind is None:
@@ -85,6 +85,11 @@ class Peers:
             flush=True,
         )
         os._exit(1)
+
+
+def _is_failed_message(error: Any) -> bool:
+    """Whether an exception comes from a message between processes; JAX gives those of gloo as ValueError."""
+    return isinstance(error, jax.errors.JaxRuntimeError) or "Gloo" in str(error)
 
 
 def _client() -> Any:
