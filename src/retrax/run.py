@@ -375,7 +375,7 @@ class Run:
 
         manifold = self.settings.problem.manifold
         measured = (lambda: curvature(manifold, loss, last)) if self.settings.method.step_is_given else None
-        return warning(self.history, float(last.size), measured)
+        return warning(self.history, float(last.size.mean()), measured)  # sparse rows have a size each
 
     # --- saving -----------------------------------------------------------------------------------------------------
 
