@@ -110,7 +110,7 @@ def contenders(width: int, mapped: bool) -> Iterator[tuple[str, str, dict[str, A
 
 def run(folder: pathlib.Path, rows: int, sample: int) -> Iterator[dict[str, Any]]:
     """The three data sets; of the file, IncrementalPCA gets the first `sample` rows."""
-    for name in ("file", "MNIST", "COVTYPE"):
+    for name in ("MNIST", "COVTYPE", "file"):
         here = folder / name
         here.mkdir()
         if name == "file":
