@@ -146,8 +146,6 @@ def check_numbers(given: Any) -> np.ndarray:
             "use .filled(value), or keep only the samples without masked entries"
         )
     array = np.asarray(given)
-    if array.dtype.kind not in "fiubcV":  # JAX's own small floats, such as bfloat16, count as "V"
-        raise TypeError(f"samples and points are made of numbers, not {array.dtype}")
     if array.dtype.kind in "fc" and array.dtype.itemsize > (8 if array.dtype.kind == "f" else 16):
         raise ValueError(f"numbers of dtype {array.dtype} have more digits than a run has; use .astype(numpy.float64)")
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
