@@ -92,4 +92,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _as_array(leaf: Any) -> Any:
-    return leaf if isinstance(leaf, jax.Array) else check_numbers(leaf)
+    array = leaf if isinstance(leaf, jax.Array) else check_numbers(leaf)
+    if array.dtype.kind not in "fiubcV":  # JAX's own small floats, such as bfloat16, count as "V"
+        raise TypeError(f"data must be made of numbers, not {array.dtype}")
+    return array
