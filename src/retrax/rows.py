@@ -74,11 +74,6 @@ class RowByRow:
         """As the other batches: a larger one would start its own rows only."""
         return None
 
-    @property
-    def step_is_given(self) -> bool:
-        """Never, for the advice at the end of a run: the rows' last steps are of different times, and no one step."""
-        return False
-
     def init(self, manifold: Power, x: Point) -> RowState:
         """The method's empty state for each row."""
         return RowState(self.method.init(manifold.manifold, x), zeros(manifold.manifold, x))
