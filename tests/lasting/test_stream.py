@@ -250,7 +250,9 @@ def test_interrupting_a_stream_that_keeps_us_waiting(monkeypatch):
     with no_thread_left():
         timer.start()
         with pytest.warns(RuntimeWarning, match="left behind"):
-            result = rx.minimize(problem(stuck()), rx.rsgd(0.01), steps=10**6, batch_size=50, record=SMALL)
+            result = rx.minimize(
+                problem(stuck()), rx.rsgd(0.01), steps=10**6, batch_size=50, record=SMALL, on_interrupt="return"
+            )
         assert result.status is rx.Status.INTERRUPTED
         assert 1 < result.steps <= 4
         assert time.monotonic() - start < 50
