@@ -153,7 +153,17 @@ def test_reproduce_says_what_it_skips(capsys, tmp_path, monkeypatch):
     assert code == 0
     assert "skipping pca-mnist: no mnist in the data folder" in output
     assert ran == [
-        *("pca-syn1", "pca-syn2", "pca-syn3", "pca-syn1-eta", "pca-syn1-batch", "rc-syn1", "table1", "transports")
+        *(
+            "pca-syn1",
+            "pca-syn2",
+            "pca-syn3",
+            "pca-syn1-eta",
+            "pca-syn1-batch",
+            "rc-syn1",
+            "table1",
+            "transports",
+            "untuned",
+        )
     ]
 
 

@@ -73,8 +73,12 @@ def warning(history: History, measured: Callable[[], float] | None) -> str:
     why = unfinished(history, STILL_FALLING / 10 if too_small else STILL_FALLING)
     if why is None:
         return ""
-    larger = f"multiply the learning rate by about {_rounded(USUAL / share)}, or take retrax.rsrm() without one"
-    return f"unfinished: {why}; " + (larger if too_small else "take more steps")
+    if not too_small:
+        return f"unfinished: {why}; take more steps"
+    return (
+        f"unfinished: {why}; "
+        f"multiply the learning rate by about {_rounded(USUAL / share)}, or take retrax.rsrm() without one"
+    )
 
 
 def _rounded(factor: float) -> str:
