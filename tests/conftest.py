@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 
-settings.register_profile("default", max_examples=12, derandomize=True, database=None, **_COMMON)
+settings.register_profile("default", max_examples=6, derandomize=True, database=None, **_COMMON)
 settings.register_profile("thorough", max_examples=200, print_blob=True, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 

@@ -1,4 +1,9 @@
-"""Long random walks: points stay on the manifold for 10⁶ steps, and three array libraries walk the same way."""
+"""Long random walks: points stay on the manifold, and three array libraries walk the same way.
+
+10⁵ steps here; `RETRAX_WALK=1000000` takes the million that the documentation speaks of.
+"""
+
+import os
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +13,7 @@ import torch
 
 from retrax.manifolds import SPD, Euclidean, Grassmann, Product, Sphere, Stiefel
 
-STEPS = 1_000_000
+STEPS = int(os.environ.get("RETRAX_WALK", "100_000"))
 BANK = 4096  # Gaussian directions, drawn once and used in turn: drawing in each step would cost more than the step
 
 LONG_WALKS = [
@@ -20,7 +25,7 @@ LONG_WALKS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("manifold", LONG_WALKS, ids=str)
-def test_a_million_steps_end_on_the_manifold(manifold):
+def test_long_walks_end_on_the_manifold(manifold):
     """With no re-projection by the caller: violation ≤ 1e-10 in float64, in one compiled loop.
 
     On SPD, which is not bounded, steps are short, so that the walk itself stays within floating-point range.

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from retrax import _linalg
 from retrax._checks import integer
@@ -75,6 +74,8 @@ class Moments:
 
 def canonical_correlations(moments: Moments, rank: int, ridge: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(correlations, U, V) by a dense solver: the singular values of L⁻¹ C_xy K⁻ᵀ, where C_xx = LLᵀ and C_yy = KKᵀ."""
+    import scipy.linalg  # not with retrax: it takes longer to load than all of it
+
     xx, yy, xy = moments.covariances(ridge)
     left, right = np.linalg.cholesky(xx), np.linalg.cholesky(yy)
     solve = lambda lower, b: scipy.linalg.solve_triangular(lower, b, lower=True)  # noqa: E731
@@ -127,6 +128,7 @@ class CCA(Problem):
 
 def correlations_of(moments: Moments, u: np.ndarray, v: np.ndarray, ridge: float = 0.0) -> np.ndarray:
     """The canonical correlations between the subspaces that two frames span."""
+
     xx, yy, xy = moments.covariances(ridge)
     left, right = np.linalg.cholesky(u.T @ xx @ u), np.linalg.cholesky(v.T @ yy @ v)
     return np.linalg.svd(np.linalg.solve(left, u.T @ xy @ v) @ np.linalg.inv(right).T, compute_uv=False)
@@ -160,6 +162,8 @@ def follow(
 
 
 def _steps(point: Point, moments: Moments, rank: int, ridge: float, steps: int) -> Point:
+    import scipy.linalg
+
     xx, yy, xy = moments.covariances(ridge)
     factors = {"x": scipy.linalg.cho_factor(xx), "y": scipy.linalg.cho_factor(yy)}
     crossed = {"x": xy, "y": xy.T}
