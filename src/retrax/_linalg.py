@@ -44,6 +44,11 @@ def epsilon(x: Array) -> float:
     return _EPSILONS[key]
 
 
+def at_least(a: Array, floor: Any) -> Array:
+    """a, and the floor where a is below it."""
+    return namespace(a).where(a > floor, a, floor + 0 * a)
+
+
 def bounded(u: Array, most: float) -> Array:
     """u with entries cut at ±most; to the same bits where none is so large. Entry by entry, which costs no pass."""
     return namespace(u).clip(u, -most, most)

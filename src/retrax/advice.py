@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
@@ -47,7 +46,7 @@ def stalled(history: History) -> bool:
 
 def curvature(manifold: Manifold, loss: Callable[[Point], float], last: Step) -> float:
     """F'' along the last direction d, of unit length, from F at three points: (F(δ) - 2F(0) + F(-δ)) / δ²."""
-    norm = _number(manifold.norm(last.point, last.vector))
+    norm = float(manifold.norm(last.point, last.vector))
     if not 0 < norm < math.inf:
         return 0.0
     length = _LENGTH * (_size(last.point) or 1.0)
@@ -89,7 +88,3 @@ def _rounded(factor: float) -> str:
 def _size(point: Point) -> float:
     """The largest entry."""
     return max(float(np.max(np.abs(leaf))) for leaf in jax.tree.leaves(point))
-
-
-def _number(value: Any) -> float:
-    return float(np.asarray(value))

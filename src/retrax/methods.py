@@ -124,16 +124,10 @@ class AveragedState(NamedTuple):
         return self.state.last
 
 
-@pytree
-class Averaged:
-    """A method that also keeps the Riemannian average of its iterates, weighted towards the end.
+class Around:
+    """Something around a method, which it holds as `method`: a method itself, with the other's properties."""
 
-    x̄_1 = x_1, x̄_t = Exp_x̄(w_t Log_x̄(x_t)) with w_t = 3/(t+2): iterate number t has a weight that grows like t²
-    (Tripuraneni, Flammarion, Bach & Jordan 2018; the weights are Shamir & Zhang's, 2013, polynomial-decay averaging).
-    Where a manifold lacks `exp` or `log`, x̄ moves by R_x̄(w_t P_x̄(x_t - x̄)), the same to first order.
-    """
-
-    method: Method
+    method: Any
 
     @property
     def estimator(self) -> Any:
@@ -159,6 +153,18 @@ class Averaged:
     def first_batch_size(self) -> int | str | None:
         """The method's."""
         return self.method.first_batch_size
+
+
+@pytree
+class Averaged(Around):
+    """A method that also keeps the Riemannian average of its iterates, weighted towards the end.
+
+    x̄_1 = x_1, x̄_t = Exp_x̄(w_t Log_x̄(x_t)) with w_t = 3/(t+2): iterate number t has a weight that grows like t²
+    (Tripuraneni, Flammarion, Bach & Jordan 2018; the weights are Shamir & Zhang's, 2013, polynomial-decay averaging).
+    Where a manifold lacks `exp` or `log`, x̄ moves by R_x̄(w_t P_x̄(x_t - x̄)), the same to first order.
+    """
+
+    method: Method
 
     def init(self, manifold: Manifold, x: Point) -> AveragedState:
         """The method's state, and the start as the average."""

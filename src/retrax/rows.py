@@ -16,6 +16,7 @@ from retrax._tree import pytree
 from retrax.estimators.base import zeros
 from retrax.manifolds.base import Manifold
 from retrax.manifolds.power import Power
+from retrax.methods import Around
 from retrax.problems.base import BatchOracle, Objective
 from retrax.typing import Array, Batch, Point, Step
 
@@ -35,7 +36,7 @@ class RowState(NamedTuple):
 
 
 @pytree
-class RowByRow:
+class RowByRow(Around):
     """A method in its lazy form: every row is a run of its own, whose clock ticks when a batch names it.
 
     Row i keeps what the method remembers (for RSRM its point before its last step and its last direction), and its
@@ -50,24 +51,9 @@ class RowByRow:
     method: Any
 
     @property
-    def estimator(self) -> Any:
-        """The method's."""
-        return self.method.estimator
-
-    @property
-    def name(self) -> str:
-        """The method's."""
-        return self.method.name
-
-    @property
     def step_is_given(self) -> bool:
         """Rows are at different times of a schedule: there is no one step size to judge."""
         return False
-
-    @property
-    def restart_every(self) -> int | str | None:
-        """The method's."""
-        return self.method.restart_every
 
     @property
     def first_batch_size(self) -> int | str | None:

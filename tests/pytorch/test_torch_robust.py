@@ -8,22 +8,13 @@ import jax
 import numpy as np
 import pytest
 import torch
-from small_network import Network, batches, bits, closure_of, same, train
+from small_network import OPTIMIZERS, Network, batches, bits, closure_of, same, train
 
 import retrax as rx
 import retrax.torch
 
 EVERY = [
-    rx.torch.RSRM,
-    rx.torch.RSGD,
-    rx.torch.CSGDM,
-    rx.torch.MARS,
-    rx.torch.CRMSProp,
-    rx.torch.RAMSGrad,
-    rx.torch.RADAM,
-    rx.torch.RASA,
-    rx.torch.RSVRG,
-    rx.torch.RSRG,
+    *OPTIMIZERS,
     rx.torch.RDoG,
     rx.torch.RDoWG,
     rx.torch.NRDoG,

@@ -132,9 +132,9 @@ class AutomaticMomentum:
         rho = expected / _linalg.positive(expected + memory.variance / seen.samples)
 
         moves = memory.moves + seen.moving
-        faster = seen.moving * _larger(2 / (moves + 1), self.weight)
-        slower = _larger(1 / (t + 10) + 0 * memory.error, self.weight)
-        excess = seen.samples * _larger(seen.innovation - expected, 0.0)
+        faster = seen.moving * _linalg.at_least(2 / (moves + 1), self.weight)
+        slower = _linalg.at_least(1 / (t + 10) + 0 * memory.error, self.weight)
+        excess = seen.samples * _linalg.at_least(seen.innovation - expected, 0.0)
         cosine = seen.along**2 / _linalg.positive(seen.innovation * seen.carried)
         return GainMemory(
             error=rho * memory.variance / seen.samples,
@@ -204,8 +204,3 @@ def _quadratic(products: Array, first: tuple[Any, ...], second: tuple[Any, ...])
 
 def _is_zero(weight: Any) -> bool:
     return isinstance(weight, int) and weight == 0
-
-
-def _larger(a: Array, floor: Any) -> Array:
-    xp = _linalg.namespace(a)
-    return xp.where(a > floor, a, floor + 0 * a)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from retrax import _linalg
+from retrax import _linalg, _moments
 from retrax._checks import integer
 from retrax.manifolds import GeneralizedStiefel, Product
 from retrax.problems import data_checks
@@ -43,30 +43,23 @@ def _beside(frame: Any, point: Any) -> Any:
 
 
 class Moments:
-    """Means and covariances of two views, of all samples seen so far.
-
-    `add` merges a batch by the formulas of Chan, Golub & LeVeque (1983); no sample is kept.
-    """
+    """Means and covariances of two views, of all samples seen so far; no sample is kept."""
 
     def __init__(self, columns: tuple[int, int]) -> None:
         self.count, self.columns = 0, columns
-        self._mean = np.zeros(sum(columns))
-        self._scatter = np.zeros((sum(columns),) * 2)
+        self._both = _moments.Moments(sum(columns))
 
     def add(self, x: Any, y: Any) -> None:
         """Take in further samples."""
         both = np.concatenate([np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)], axis=1)
         if not np.isfinite(both).all():
             raise ValueError("the batch contains NaN or infinite entries")
-        total, mean = self.count + len(both), both.mean(axis=0)
-        centred, shift = both - mean, mean - self._mean
-        self._scatter += centred.T @ centred + np.outer(shift, shift) * (self.count * len(both) / total)
-        self._mean += shift * (len(both) / total)
-        self.count = total
+        self._both.add(both, np.ones(len(both)))
+        self.count += len(both)
 
     def covariances(self, ridge: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(C_xx, C_yy, C_xy); to the first two, `ridge` times their mean variance is added on the diagonal."""
-        covariance, p = self._scatter / self.count, self.columns[0]
+        covariance, p = self._both.scatter / self.count, self.columns[0]
         xx, yy = covariance[:p, :p], covariance[p:, p:]
         more = [np.eye(len(c)) * (ridge * max(np.trace(c) / len(c), np.finfo(np.float64).tiny)) for c in (xx, yy)]
         return xx + more[0], yy + more[1], covariance[:p, p:]

@@ -69,8 +69,7 @@ class PerFactor:
         difference = subtract(estimate.gradient, manifold.transport(back.point, x, back.vector))
         moved = sum(memory.lengths) > 0
         pairs = memory.pairs + xp.where(moved, 1 + 0 * memory.pairs, 0 * memory.pairs)
-        falling = 2 / (pairs + 1)
-        weight = xp.where(falling > self.weight, falling, self.weight + 0 * falling)
+        weight = _linalg.at_least(2 / (pairs + 1), self.weight)
 
         def learned(known: Array, squared: Array, length: Array) -> Array:
             found = known + weight * (squared / _linalg.positive(length) - known)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from retrax.sklearn._moments import Moments
+from retrax._moments import Moments
 
 BATCH_SIZE = 25
 """Samples for each of the two gradients of a step. With 25 to 50, one pass over MNIST reaches 99.9 % of full PCA."""

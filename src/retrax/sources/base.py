@@ -117,6 +117,15 @@ class Source(abc.ABC):
         return max(1, min(EVALUATION_SAMPLES, EVALUATION_BYTES // self.sample_bytes(dtype)))
 
 
+def in_order(source: Source, stretch: Stretch, length: int, dtype: str) -> Samples:
+    """Room for the samples of a stretch, of which each step takes the next ones."""
+    size = stretch.batch_size
+    if stretch.restart:
+        return Samples(source.empty(size, dtype), None)
+    indices = np.arange(length * size, dtype=np.int32).reshape(length, size)
+    return Samples(source.empty(length * size, dtype), indices)
+
+
 def device_dtype(given: Any, dtype: str) -> Any:
     """The dtype that data have on the device: the run's for floating-point numbers, their own for others."""
     return np.dtype(dtype) if np.dtype(given).kind == "f" else jax.dtypes.canonicalize_dtype(given)

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from retrax import sampling
-from retrax.sources.base import Payload, Samples, Source, Stretch, device_dtype, template_of
+from retrax.sources.base import Payload, Samples, Source, Stretch, device_dtype, in_order, template_of
 from retrax.typing import Batch
 
 _EVALUATION_BYTES = 2**20
@@ -64,11 +64,7 @@ class _GeneratedFeed:
         return stretch.count, payload
 
     def blank(self, stretch: Stretch, length: int) -> Samples:
-        size = stretch.batch_size
-        if stretch.restart:
-            return Samples(self.source.empty(size, self.dtype), None)
-        indices = np.arange(length * size, dtype=np.int32).reshape(length, size)
-        return Samples(self.source.empty(length * size, self.dtype), indices)
+        return in_order(self.source, stretch, length, self.dtype)
 
     def place(self) -> Any:
         return {}

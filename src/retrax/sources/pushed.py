@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from retrax.sources.base import Payload, Samples, Source, Stretch, check_range, template_of
+from retrax.sources.base import Payload, Samples, Source, Stretch, check_range, in_order, template_of
 from retrax.sources.stream import check_batch, to_arrays
 from retrax.typing import Batch
 
@@ -74,11 +74,7 @@ class PushedFeed:
         return count, payload
 
     def blank(self, stretch: Stretch, length: int) -> Samples:
-        size = stretch.batch_size
-        if stretch.restart:
-            return Samples(self.source.empty(size, self.dtype), None)
-        indices = np.arange(length * size, dtype=np.int32).reshape(length, size)
-        return Samples(self.source.empty(length * size, self.dtype), indices)
+        return in_order(self.source, stretch, length, self.dtype)
 
     def place(self) -> Any:
         return {"held": [leaf.reshape(-1).tolist() for leaf in jax.tree.leaves(self._held)]}

@@ -74,8 +74,7 @@ class Secant:
         resolution = _ROUNDINGS * _linalg.epsilon(squared)
         seen = (length > 0) & (squared > resolution**2 * gradient)
         pairs = memory.pairs + xp.where(seen, 1 + 0 * found, 0 * found)
-        falling = 2 / (pairs + 1)
-        weight = xp.where(falling > self.weight, falling, self.weight + 0 * falling)
+        weight = _linalg.at_least(2 / (pairs + 1), self.weight)
         smoothness = xp.where(seen, memory.smoothness + weight * (found - memory.smoothness), memory.smoothness)
         return _linalg.safe_sqrt(norm), smoothness, pairs
 
