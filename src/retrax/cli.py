@@ -214,7 +214,8 @@ def _estimate(experiments: list[Experiment], run: "Run") -> str:
     from retrax.experiments import estimate
     from retrax.experiments.display import duration
 
-    needed = {one.name: estimate.seconds(one, run.asked, run.place, run.jobs) for one in experiments}
+    names = [one.name for one in experiments]
+    needed = {one.name: estimate.seconds(one, run.asked, run.place, run.jobs, names) for one in experiments}
     each = ", ".join(f"{name} {duration(seconds)}" for name, seconds in needed.items())
     whole = f"about {duration(sum(needed.values()))} with {run.jobs} process{'es' if run.jobs > 1 else ''}"
     return f"{whole}, by steps measured now and less what is there already: {each}"

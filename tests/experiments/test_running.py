@@ -1,5 +1,6 @@
 """Running: self-describing results, nothing repeated, the same numbers after a kill and with several processes."""
 
+import dataclasses
 import getpass
 import json
 import os
@@ -14,8 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from retrax.experiments import running, storage, timing, tuning
+from retrax.experiments import running, series, storage, timing, tuning
 from retrax.experiments.encoding import to_json
+from retrax.experiments.specs import PanelSpec
 from retrax.experiments.storage import Store
 from retrax.experiments.units import Asked
 from retrax.experiments.workloads import Place
@@ -73,6 +75,31 @@ def test_run_times_are_measured_last_and_once(tiny, out, silent, monkeypatch):
     again, computed = running.time_experiment(tiny, run(out, silent)(tiny)[0], where, silent)
     assert not computed
     assert again.timed
+
+
+def test_what_a_home_has_run_is_not_run_again(tiny, out, silent):
+    """A panel with a home takes over its budget and its series; only what the home has not is computed."""
+    panel = PanelSpec("there", "There", tiny.problem, home="tiny")
+    shared, own = (
+        dataclasses.replace(one, key=f"there-{one.key}", panel="there") for one in (series.RSGD, series.RIVALS[0])
+    )
+    guest = dataclasses.replace(
+        tiny, name="guest", series=(shared, own), panels=(panel,), claims=(), epochs=77, timed=False
+    )
+    where = running.Run(Store(out), Asked(quick=True), Place())
+    home, _ = run(out, silent)(tiny)
+    silent.finished.clear()
+    result, _ = run(out, silent)(guest)
+    assert silent.finished == ["there-rdog"]
+    theirs = next(part for part in home.series if part.key == "rsgd")
+    ours = next(part for part in result.series if part.key == "there-rsgd")
+    np.testing.assert_array_equal(ours.runs.gap, theirs.runs.gap)
+    assert ours.series == shared
+    assert running.is_finished(guest, where)
+    # Not from a home that ran with other settings.
+    silent.finished.clear()
+    run(out, silent, Asked(quick=True, seeds=2))(guest)
+    assert silent.finished == ["there-rsgd", "there-rdog"]
 
 
 def test_a_result_describes_itself_and_names_no_person_or_folder(tiny, out, silent):

@@ -89,7 +89,7 @@ def test_fingerprints_depend_on_settings_data_and_code(tiny, monkeypatch):
     changed.append(digest())
     monkeypatch.undo()
     monkeypatch.setitem(workloads.SYNTHETIC, "tiny", lambda: (np.ones((50, 6)), ""))
-    workloads.samples.cache_clear()
+    workloads.forget()
     changed.append(digest())
-    workloads.samples.cache_clear()
+    workloads.forget()
     assert len({first, *changed}) == 7

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import time
+from collections.abc import Collection
 
 from retrax.experiments import timing, workloads
 from retrax.experiments.specs import Experiment, ProblemSpec
@@ -11,8 +12,8 @@ from retrax.experiments.workloads import Place
 
 AGAINST_RSGD = 1.3
 """What a step of the methods costs on average, in steps of RSGD with the same SFO (1.25 on SYN1 and on MNIST)."""
-COMPILATIONS = 4
-"""Of a tuned series: two sweeps, the reported runs, and now and then a wider grid."""
+COMPILATIONS = 2
+"""Of a series: one for its runs, and one for the run that is timed, in another process."""
 PROBED_SECONDS = 0.3
 
 
@@ -44,11 +45,21 @@ def probe(spec: ProblemSpec, place: Place, batch_size: int) -> Cost:
     return Cost(second.seconds / steps, measuring / len(second.history.rows), first.compile_seconds)
 
 
-def seconds(experiment: Experiment, asked: Asked, place: Place, jobs: int) -> float:
-    """About how long an experiment takes: its units shared among the processes, then the run times one by one."""
-    units = units_of(experiment, asked, place)
-    timed = [timing.TIMED_RUNS * _run_seconds(unit) for unit in units if isinstance(unit, SeriesUnit)]
-    return sum(_unit_seconds(unit) for unit in units) / min(jobs, len(units)) + sum(timed)
+def seconds(experiment: Experiment, asked: Asked, place: Place, jobs: int, others: Collection[str] = ()) -> float:
+    """About how long an experiment takes: its units shared among the processes, then the run times one by one.
+
+    What the `others`, run before it, compute for it is not counted.
+    """
+    units = [unit for unit in units_of(experiment, asked, place) if not _run_by(others, unit)]
+    timed = [unit for unit in units if isinstance(unit, SeriesUnit) and experiment.timed]
+    computing = sum(_unit_seconds(unit) for unit in units) / min(jobs, len(units))
+    return computing + sum(timing.TIMED_RUNS * _run_seconds(unit) for unit in timed)
+
+
+def _run_by(others: Collection[str], unit: Unit) -> bool:
+    if not isinstance(unit, SeriesUnit) or unit.experiment.at_home(unit.series) is None:
+        return False
+    return unit.experiment.home_of(unit.series.panel).name in others
 
 
 def _run_seconds(unit: Unit) -> float:

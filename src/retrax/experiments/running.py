@@ -17,7 +17,7 @@ from retrax.experiments.results import ComplexityResult, ExperimentResult, Panel
 from retrax.experiments.specs import Experiment, UsageError
 from retrax.experiments.storage import Store
 from retrax.experiments.tuning import CRITERION, RULE
-from retrax.experiments.units import Asked, TimingUnit, Unit, fingerprint, units_of
+from retrax.experiments.units import Asked, SeriesUnit, TimingUnit, Unit, fingerprint, units_of
 from retrax.experiments.workloads import Place
 
 
@@ -52,14 +52,13 @@ class Run:
 
 def is_finished(experiment: Experiment, run: Run) -> bool:
     """Whether there is nothing left to compute or to time."""
-    try:
-        result = run.store.result(experiment.name)
-    except UsageError:
-        return False
-    if result is None or not result.timed:
-        return False
-    units = units_of(experiment, run.asked, run.place)
-    return result.fingerprint == storage.fingerprint({unit.key: fingerprint(unit) for unit in units})
+    result = _finished(experiment, run)
+    return result is not None and (result.timed or not experiment.timed)
+
+
+def _digest(experiment: Experiment, run: Run) -> str:
+    """A digest of all that an experiment's numbers depend on."""
+    return storage.fingerprint({unit.key: fingerprint(unit) for unit in units_of(experiment, run.asked, run.place)})
 
 
 def run_experiment(experiment: Experiment, run: Run, display: Display) -> tuple[ExperimentResult, bool]:
@@ -78,7 +77,7 @@ def time_experiment(
     experiment: Experiment, result: ExperimentResult, run: Run, display: Display
 ) -> tuple[ExperimentResult, bool]:
     """The result with run times, measured one after another in this process, and whether that was still to be done."""
-    if result.timed:
+    if result.timed or not experiment.timed:
         return result, False
     units: list[Unit] = [TimingUnit(experiment, part, run.place) for part in result.series]
     digests = {unit.key: fingerprint(unit) for unit in units}
@@ -97,7 +96,7 @@ def _compute_all(
     experiment: Experiment, units: list[Unit], digests: dict[str, str], run: Run, display: Display, jobs: int
 ) -> list[Part]:
     """What the units come to, from parts kept earlier or computed now."""
-    parts = _kept(units, digests, run.store)
+    parts = {**_from_homes(experiment, units, run), **_kept(units, digests, run.store)}
     missing = [unit for unit in units if unit.key not in parts]
     display.begin(experiment, units, len(parts))
     compute = _in_this_process if jobs == 1 or len(missing) < 2 else _in_processes
@@ -132,6 +131,29 @@ def _kept(units: list[Unit], digests: dict[str, str], store: Store) -> dict[str,
         if part is not None:
             parts[unit.key] = part
     return parts
+
+
+def _from_homes(experiment: Experiment, units: list[Unit], run: Run) -> dict[str, Part]:
+    """The parts that experiments on the same problems have computed already, under this experiment's names."""
+    results = {one.key: _finished(experiment.home_of(one.key), run) for one in experiment.panels if one.home}
+    parts: dict[str, Part] = {}
+    for unit in units:
+        if not isinstance(unit, SeriesUnit):
+            continue
+        theirs, result = experiment.at_home(unit.series), results.get(unit.series.panel)
+        if theirs is not None and result is not None:
+            part = next(part for part in result.series if part.key == theirs.key)
+            parts[unit.key] = dataclasses.replace(part, key=unit.key, series=unit.series, timing=None)
+    return parts
+
+
+def _finished(experiment: Experiment, run: Run) -> ExperimentResult | None:
+    """The result of an experiment as it would come out now; None where it would have to be computed."""
+    try:
+        result = run.store.result(experiment.name)
+    except UsageError:
+        return None
+    return result if result is not None and result.fingerprint == _digest(experiment, run) else None
 
 
 Finished = Iterator[tuple[Unit, Part]]
@@ -214,17 +236,17 @@ def assemble(experiment: Experiment, run: Run, parts: list[Part], digest: str) -
 
 def _describe(experiment: Experiment, key: str, title: str, place: Place) -> Panel:
     spec = experiment.problem_of(key)
-    samples = workloads.samples(spec, place)
+    data = workloads.described(spec, place)
     problem = workloads.build(spec, place)
     return Panel(
         key=key,
         title=title,
         problem=spec,
-        data_note=samples.note,
-        data_digest=samples.digest,
-        samples=len(samples.array),
+        data_note=data.note,
+        data_digest=data.digest,
+        samples=data.count,
         shape=tuple(problem.manifold.ambient_shape),
         manifold=type(problem.manifold).__name__,
-        dtype=str(samples.array.dtype),
+        dtype=data.dtype,
         optimum=float(problem.optimum),
     )

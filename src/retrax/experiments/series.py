@@ -105,17 +105,19 @@ RIVALS = (
     ),
 )
 """What else needs no step size."""
+BEST_TUNED = ("rsrm", "rsrm-rho", "crmsprop", "rasa-lr")
 BATCHES = (1, 2, 5, 10, 20, 50, 100)
 
 
-def untuned(panels: tuple[str, ...]) -> tuple[Series, ...]:
-    """RSRM without a number beside its rivals and tuned methods; with data of any scale; with any batch size."""
-    rsrm_untuned, averaged = beside(100)
-    tuned = [one for one in compared(100) if one.key in ("rsrm", "rsrm-rho", "crmsprop", "rasa-lr")]
-    everywhere = (rsrm_untuned, *RIVALS, averaged, *tuned)
-    compare = [
-        dataclasses.replace(one, key=f"{panel}-{one.key}", panel=panel) for panel in panels for one in everywhere
-    ]
+def untuned(first_batch_sizes: dict[str, int]) -> tuple[Series, ...]:
+    """RSRM without a number beside its rivals and tuned methods, in panels; with data of any scale, any batch size."""
+    compare = []
+    for panel, first in first_batch_sizes.items():
+        tuned = [one for one in compared(first) if one.key in BEST_TUNED]
+        compare += [
+            dataclasses.replace(one, key=f"{panel}-{one.key}", panel=panel) for one in (*beside(first), *RIVALS, *tuned)
+        ]
+    rsrm_untuned, _ = beside(100)
     scales = [
         dataclasses.replace(
             rsrm_untuned,

@@ -121,8 +121,9 @@ class PanelSpec(NamedTuple):
     key: str
     title: str
     problem: ProblemSpec
-    longer: float = 1.0
-    """Its budget in epochs, as a multiple of the experiment's."""
+    home: str = ""
+    """The experiment that compares methods on the same problem: its budget holds here, and what it ran is not run
+    again."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,6 +147,8 @@ class Experiment:
     tuning_records: int = 20
     panels: tuple[PanelSpec, ...] = ()
     complexity: Complexity | None = None
+    timed: bool = True
+    """Whether run times are measured."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -157,9 +160,15 @@ class Experiment:
         """The problem of a panel."""
         return next((one.problem for one in self.panels if one.key == panel), self.problem)
 
-    def longer(self, panel: str) -> float:
-        """A panel's budget, as a multiple of the experiment's."""
-        return next((one.longer for one in self.panels if one.key == panel), 1.0)
+    def home_of(self, panel: str) -> "Experiment":
+        """The experiment whose budget a panel has: its home, or this one."""
+        return next((EXPERIMENTS[one.home] for one in self.panels if one.key == panel and one.home), self)
+
+    def at_home(self, one: Series) -> Series | None:
+        """What a series of a panel is in the panel's home; None where it is not run there, or there is no home."""
+        home = self.home_of(one.panel)
+        theirs = {f"{one.panel}-{other.key}": other for other in home.series} if home is not self else {}
+        return theirs.get(one.key)
 
     def panel_titles(self) -> dict[str, str]:
         """Panel keys and their titles; one untitled panel where there are no others."""
@@ -167,6 +176,12 @@ class Experiment:
 
 
 _SYN1 = ProblemSpec("pca", "syn1", 10)
+_MNIST = ProblemSpec("pca", "mnist", 10, real=True)
+_COVTYPE = ProblemSpec("pca", "covtype", 10, real=True)
+_ICA_YALEB = ProblemSpec("ica", "yaleb", real=True)
+_ICA_CIFAR = ProblemSpec("ica", "cifar100", real=True)
+_RC_SPD = ProblemSpec("rc", "spd")
+_RC_YALEB = ProblemSpec("rc", "yaleb", real=True)
 _SMALL_JD = ProblemSpec("ica", "small-jd")
 _ONLINE = ProblemSpec("pca", "online-1", 2)
 _SPECTRUM = "The paper gives only n, d and r; the spectrum (a drop by 2.5 at r) is this project's choice."
@@ -177,13 +192,14 @@ _ICA = ("rsrm_best", "slow_then_lower", "runtime_best", "rho_default", "untuned_
 _RC = ("rsrm_best", "stable", "runtime_best", "rho_default", "untuned_best")
 
 _UNTUNED = (
-    PanelSpec("syn1", "PCA, SYN1", _SYN1),
-    PanelSpec("mnist", "PCA, MNIST", ProblemSpec("pca", "mnist", 10, real=True), 3 / 20),
-    PanelSpec("covtype", "PCA, COVTYPE", ProblemSpec("pca", "covtype", 10, real=True), 3 / 20),
+    PanelSpec("syn1", "PCA, SYN1", _SYN1, "pca-syn1"),
+    PanelSpec("mnist", "PCA, MNIST", _MNIST, "pca-mnist"),
+    PanelSpec("covtype", "PCA, COVTYPE", _COVTYPE, "pca-covtype"),
     PanelSpec("jd", "Joint diagonalization, 2000 matrices of 10×10", _SMALL_JD),
-    PanelSpec("ica", "ICA, YALEB", ProblemSpec("ica", "yaleb", real=True), 3),
-    PanelSpec("rc", "RC, 5000 matrices of 10×10", ProblemSpec("rc", "spd")),
-    PanelSpec("rc-yaleb", "RC, YALEB", ProblemSpec("rc", "yaleb", real=True)),
+    PanelSpec("ica", "ICA, YALEB", _ICA_YALEB, "ica-yaleb"),
+    PanelSpec("ica-cifar100", "ICA, CIFAR100", _ICA_CIFAR, "ica-cifar100"),
+    PanelSpec("rc", "RC, 5000 matrices of 10×10", _RC_SPD, "rc-syn1"),
+    PanelSpec("rc-yaleb", "RC, YALEB", _RC_YALEB, "rc-yaleb"),
 )
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -203,13 +219,13 @@ EXPERIMENTS: dict[str, Experiment] = {
             series.compared(100), epochs=20, quick_epochs=1, claims=_PCA, notes=(_SPECTRUM,),
         ),
         Experiment(
-            "pca-mnist", "PCA, MNIST: (60000, 784, 10)", "Fig. 1e, 4c", ProblemSpec("pca", "mnist", 10, real=True),
-            series.compared(100), epochs=3, quick_epochs=0.05, claims=_PCA, notes=(_CENTRED,),
+            "pca-mnist", "PCA, MNIST: (60000, 784, 10)", "Fig. 1e, 4c", _MNIST,
+            series.compared(100), epochs=3, quick_epochs=0.05, claims=_PCA, tuning_seeds=2, notes=(_CENTRED,),
         ),
         Experiment(
             "pca-covtype", "PCA, COVTYPE: (581012, 54, 10)", "Fig. 1f, 4d",
-            ProblemSpec("pca", "covtype", 10, real=True), series.compared(100),
-            epochs=3, quick_epochs=0.03, claims=_PCA, notes=(_CENTRED,),
+            _COVTYPE, series.compared(100),
+            epochs=3, quick_epochs=0.03, claims=_PCA, tuning_seeds=2, notes=(_CENTRED,),
         ),
         Experiment(
             "pca-syn1-eta", "PCA, SYN1: RSRM under different η₀", "Fig. 1g", _SYN1, series.fixed_rates(GRID, 100),
@@ -223,33 +239,33 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "ica-yaleb", "ICA, YALEB: joint diagonalization, n = 2414, St(43, 43)", "Fig. 2a, 4e",
-            ProblemSpec("ica", "yaleb", real=True), series.compared(200),
-            epochs=60, quick_epochs=0.5, claims=_ICA, tuning_seeds=2, records=60, tuning_records=15, notes=(_UNIT,),
+            _ICA_YALEB, series.compared(200),
+            epochs=60, quick_epochs=0.5, claims=_ICA, tuning_seeds=2, records=30, tuning_records=2, notes=(_UNIT,),
         ),
         Experiment(
             "ica-cifar100", "ICA, CIFAR100: joint diagonalization, n = 60000, St(43, 43)", "Fig. 2b, 4f",
-            ProblemSpec("ica", "cifar100", real=True), series.compared(200),
-            epochs=3, quick_epochs=0.02, claims=_ICA, tuning_seeds=2, records=20, tuning_records=5, notes=(_UNIT,),
+            _ICA_CIFAR, series.compared(200),
+            epochs=3, quick_epochs=0.02, claims=_ICA, tuning_seeds=2, records=15, tuning_records=2, notes=(_UNIT,),
         ),
         Experiment(
             "ica-coil100", "ICA, COIL100: joint diagonalization, n = 7200, St(43, 43)", "Fig. 2c, 4g",
             ProblemSpec("ica", "coil100", real=True), series.compared(200),
-            epochs=20, quick_epochs=0.15, claims=_ICA, tuning_seeds=2, records=60, tuning_records=15, notes=(_UNIT,),
+            epochs=20, quick_epochs=0.15, claims=_ICA, tuning_seeds=2, records=30, tuning_records=2, notes=(_UNIT,),
         ),
         Experiment(
             "rc-syn1", "RC, SYN1: n = 5000 matrices of 10×10, condition number 20", "Fig. 3a, 4h",
-            ProblemSpec("rc", "spd"), series.compared(100),
-            epochs=20, quick_epochs=0.3, claims=_RC, records=60, tuning_records=10,
+            _RC_SPD, series.compared(100),
+            epochs=20, quick_epochs=0.3, claims=_RC, records=30, tuning_records=2,
         ),
         Experiment(
             "rc-yaleb", "RC, YALEB: n = 2414 matrices of 5×5", "Fig. 3b, 4i",
-            ProblemSpec("rc", "yaleb", real=True), series.compared(100),
-            epochs=20, quick_epochs=0.6, claims=(*_RC, "adaptive_fail"), records=60, tuning_records=10,
+            _RC_YALEB, series.compared(100),
+            epochs=20, quick_epochs=0.6, claims=(*_RC, "adaptive_fail"), records=30, tuning_records=2,
         ),
         Experiment(
             "rc-kylberg", "RC, KYLBERG: matrices of 5×5", "Fig. 3c, 4j",
             ProblemSpec("rc", "kylberg", real=True), series.compared(100),
-            epochs=20, quick_epochs=0.4, claims=(*_RC, "adaptive_fail"), records=60, tuning_records=10,
+            epochs=20, quick_epochs=0.4, claims=(*_RC, "adaptive_fail"), records=30, tuning_records=2,
         ),
         Experiment(
             "table1", "SFO to reach ‖grad F‖ ≤ ε, and variance reduction with full gradients", "Table 1", _SYN1,
@@ -273,8 +289,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "untuned", "RSRM without a step size, and what else needs none", "beyond the paper", _SYN1,
-            series.untuned(tuple(panel.key for panel in _UNTUNED)), epochs=20, quick_epochs=1,
-            claims=("untuned_ahead", "any_scale", "any_batch"), records=60, tuning_records=10,
+            series.untuned({panel.key: 200 if panel.key.startswith("ica") else 100 for panel in _UNTUNED}),
+            epochs=20, quick_epochs=1, claims=("untuned_ahead", "any_scale", "any_batch"), records=60,
+            tuning_records=2, timed=False,
             panels=(
                 *_UNTUNED,
                 PanelSpec("scale", "PCA, SYN1 times 10⁻³ to 10³: gap, relative to the data's scale", _SYN1),

@@ -49,7 +49,7 @@ def steps_for(method: "Method", batch_size: int, first_batch_size: int | None, s
 
 
 class Tuner:
-    """The sweeps of one series; `candidates[variant, η₀]` is how far each was tried and what came out."""
+    """The runs that tune one series; `candidates[variant, η₀]` is how far each was tried and what came out."""
 
     def __init__(self, problem: "Problem", series: Series, budget: Budget, notify: Notify) -> None:
         self.problem, self.series, self.budget, self.notify = problem, series, budget, notify
@@ -75,14 +75,11 @@ class Tuner:
         return self.candidates[pair].median_final
 
     def _halve(self, pairs: list[Pair]) -> None:
-        """Run all of them briefly, and the promising ones to the end.
-
-        Two rounds and not three: each costs a compilation, and after the first few candidates are left to save on.
-        """
+        """Run all of them briefly, and the promising ones to the end."""
         if len(pairs) > 2:
-            self._sweep(pairs, BRIEF)
+            self._try(pairs, BRIEF)
             pairs = survivors(pairs, self._median)
-        self._sweep(pairs, 1.0)
+        self._try(pairs, 1.0)
 
     def _extend(self, variants: Sequence[int]) -> None:
         """Go on beyond the tried step sizes while the best one lies at their edge."""
@@ -90,7 +87,7 @@ class Tuner:
             wanted = [(v, rate) for v in variants for rate in self._beyond(v)]
             if not wanted:
                 return
-            self._sweep(wanted, 1.0)
+            self._try(wanted, 1.0)
 
     def _beyond(self, variant: int) -> tuple[float, ...]:
         tried = sorted(rate for v, rate in self.candidates if v == variant)
@@ -106,48 +103,23 @@ class Tuner:
             return tuple(rate for rate in rungs if rate < best[1])[:2]
         return ()
 
-    def _sweep(self, pairs: list[Pair], share: float) -> None:
-        """Try all pairs on all tuning seeds for a share of the budget."""
-        series = self.series
-        methods = [series.method(rate, series.variants[variant]) for variant, rate in pairs]
-        steps = steps_of(series, methods[0], self.problem, share * self.budget.epochs)
-        sfo, gaps = (self._in_turn if series.average else self._together)(methods, steps, share)
-        for (variant, rate), gap in zip(pairs, gaps, strict=True):
-            self.candidates[variant, rate] = Candidate(
-                rate, numbers(series.variants[variant]), share, median_final(gap), sfo, gap
-            )
+    def _try(self, pairs: list[Pair], share: float) -> None:
+        """Run all pairs on all tuning seeds for a share of the budget.
 
-    def _together(self, methods: "list[Method]", steps: int, share: float) -> tuple[np.ndarray, np.ndarray]:
-        """All in one compilation; the sweep's step sizes are the methods' numbers."""
-        import retrax as rx
-
+        One run after another and not as a sweep: all of them, and the reported runs, share one compiled program.
+        """
         series, seeds = self.series, self.budget.tuning_seeds
-        what = f"tuning, {len(methods)} η₀ × {len(seeds)} seeds, {share:.3g} of the budget"
-        swept = rx.sweep(
-            self.problem,
-            {series.label: lambda index: methods[int(index)]},
-            range(len(methods)),
-            seeds,
-            steps=steps,
-            batch_size=series.batch_size,
-            first_batch_size=series.first_batch_size,
-            record=rx.Record(points=min(self.budget.tuning_records, steps)),
-            progress=False,
-            on_record=lambda _, step: self.notify(share * step / steps, what),
-        )[series.label]
-        return swept.sfo, swept.curves["gap"]
-
-    def _in_turn(self, methods: "list[Method]", steps: int, share: float) -> tuple[np.ndarray, list[np.ndarray]]:
-        """One run after another: a sweep keeps no averages."""
-        every, gaps = max(1, steps // self.budget.tuning_records), []
-        for number, method in enumerate(methods):
-            self.notify(share * number / len(methods), f"tuning, {len(methods)} η₀, {share:.3g} of the budget")
-            histories = [
-                run_once(self.problem, self.series, method, steps, every, seed) for seed in self.budget.tuning_seeds
-            ]
-            runs = side_by_side(histories, self.series, self.budget.tuning_seeds)
-            gaps.append(runs.gap)
-        return runs.sfo, gaps
+        for number, (variant, rate) in enumerate(pairs):
+            self.notify(share * number / len(pairs), f"tuning, {len(pairs)} η₀, {share:.3g} of the budget")
+            method = series.method(rate, series.variants[variant])
+            steps = steps_of(series, method, self.problem, share * self.budget.epochs)
+            every = max(1, steps // self.budget.tuning_records)
+            runs = side_by_side(
+                [run_once(self.problem, series, method, steps, every, seed) for seed in seeds], series, seeds
+            )
+            self.candidates[variant, rate] = Candidate(
+                rate, numbers(series.variants[variant]), share, median_final(runs.gap), runs.sfo, runs.gap
+            )
 
 
 def halving_cost(tried: int) -> float:

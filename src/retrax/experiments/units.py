@@ -26,12 +26,13 @@ class Asked:
 
     def budget(self, experiment: Experiment, panel: str = "") -> Budget:
         """The budget of an experiment, or of one of its panels, under these wishes."""
+        experiment = experiment.home_of(panel)
         count = self.seeds or (QUICK_SEEDS if self.quick else DEFAULT_SEEDS)
         epochs = self.epochs or (experiment.quick_epochs if self.quick else experiment.epochs)
         tuning_count = QUICK_TUNING_SEEDS if self.quick else experiment.tuning_seeds
         records = (min(experiment.records, 20), min(experiment.tuning_records, 4))
         return Budget(
-            epochs * experiment.longer(panel),
+            epochs,
             experiment.grid,
             tuple(range(count)),
             tuple(range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + tuning_count)),
@@ -75,7 +76,7 @@ class SeriesUnit:
     @property
     def sfo(self) -> float:
         """Of a run."""
-        return self.budget.epochs * len(workloads.samples(self.problem, self.place).array)
+        return self.budget.epochs * workloads.described(self.problem, self.place).count
 
     @property
     def weight(self) -> float:
@@ -223,5 +224,5 @@ def units_of(experiment: Experiment, asked: Asked, place: Place) -> list[Unit]:
 
 def fingerprint(unit: Unit) -> str:
     """A digest of all that a unit's numbers depend on: settings, data and code."""
-    samples = workloads.samples(unit.problem, unit.place)
-    return storage.fingerprint([storage.FORMAT, environment.versions(), samples.digest, unit.content()])
+    data = workloads.described(unit.problem, unit.place)
+    return storage.fingerprint([storage.FORMAT, environment.versions(), data.digest, unit.content()])

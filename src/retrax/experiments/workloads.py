@@ -32,12 +32,13 @@ class Place:
 
 
 @dataclasses.dataclass(frozen=True)
-class Samples:
-    """The data of a problem, what is to be said of them, and a digest that tells them from others."""
+class Description:
+    """What is to be said of the data of a problem, and a digest that tells them from others."""
 
-    array: np.ndarray
     note: str
     digest: str
+    count: int
+    dtype: str
 
 
 def _spectrum_note(n: int, d: int, rank: int) -> str:
@@ -117,11 +118,29 @@ _FEATURES = {"ica": "gabor", "rc": "gradient"}
 
 
 @functools.lru_cache(maxsize=1)
-def samples(spec: ProblemSpec, place: Place) -> Samples:
-    """The data of a problem; DataError where they are missing."""
+def _samples(spec: ProblemSpec, place: Place) -> tuple[np.ndarray, str]:
+    """The data of a problem and a note; DataError where they are missing. Only the last are kept: they are large."""
     array, note = _load(spec, place) if spec.real else SYNTHETIC[spec.data]()
-    array = np.ascontiguousarray(array)
-    return Samples(array, note, hashlib.blake2b(array.data, digest_size=8).hexdigest())
+    return np.ascontiguousarray(array), note
+
+
+def samples(spec: ProblemSpec, place: Place) -> np.ndarray:
+    """The data of a problem; DataError where they are missing."""
+    return _samples(spec, place)[0]
+
+
+@functools.cache
+def described(spec: ProblemSpec, place: Place) -> Description:
+    """What is to be said of them."""
+    array, note = _samples(spec, place)
+    digest = hashlib.blake2b(array.data, digest_size=8).hexdigest()
+    return Description(note, digest, len(array), str(array.dtype))
+
+
+def forget() -> None:
+    """Drop the data and problems that are kept."""
+    for kept in (_samples, described, build):
+        kept.cache_clear()
 
 
 def _load(spec: ProblemSpec, place: Place) -> tuple[np.ndarray, str]:
@@ -142,7 +161,9 @@ def build(spec: ProblemSpec, place: Place, options: Options = ()) -> Any:
 
     arguments: dict[str, Any] = dict(options)
     scale = arguments.pop("scale", 1.0)
-    array = scale * samples(spec, place).array if scale != 1 else samples(spec, place).array
+    array = samples(spec, place)
+    if scale != 1:
+        array = scale * array
     try:
         if spec.family == "pca":
             return problems.PCA(array, spec.rank or 1, **arguments)
@@ -161,12 +182,13 @@ def _known_optimum(spec: ProblemSpec, place: Place) -> float:
     """The optimum of a joint diagonalization, kept beside the features: with 43×43 matrices it takes a minute."""
     from retrax import problems
 
-    data = samples(spec, place)
-    path = _cache_folder(place) / f"optimum-{data.digest}-{spec.rank or 'square'}-{SOLVER_VERSION}.json"
+    path = (
+        _cache_folder(place) / f"optimum-{described(spec, place).digest}-{spec.rank or 'square'}-{SOLVER_VERSION}.json"
+    )
     known = storage.read(Optimum, path) if spec.real else None
     if known is not None:
         return float.fromhex(known.optimum)
-    found = problems.JointDiagonalization(data.array, spec.rank).optimum
+    found = problems.JointDiagonalization(samples(spec, place), spec.rank).optimum
     if spec.real:
         storage.write_json(path, Optimum(found.hex()))
     return found
