@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from retrax._checks import integer
+from retrax._arguments import integer
 from retrax._files import TEMPORARY, write_atomically
 from retrax.drivers.devices import largest
 from retrax.fingerprint import Fingerprint

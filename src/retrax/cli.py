@@ -13,7 +13,7 @@ from retrax.experiments.environment import single_threaded_operations
 from retrax.experiments.specs import EXPERIMENTS, Experiment, UsageError, find
 
 if TYPE_CHECKING:
-    from retrax.experiments.running import Run
+    from retrax.experiments.running import Conditions
     from retrax.experiments.storage import Store
 
 USER_MISTAKE, FAILURE, INTERRUPTED = 2, 1, 130
@@ -184,7 +184,7 @@ def _carry_out(experiments: list[Experiment], args: argparse.Namespace) -> None:
     from retrax.experiments import display, reporting, running, storage, units, workloads
 
     storage.prepare(args.out)
-    run = running.Run(
+    run = running.Conditions(
         storage.Store(args.out),
         units.Asked(args.quick, args.seeds, args.epochs),
         workloads.Place(args.data, args.cache),
@@ -209,7 +209,7 @@ def _carry_out(experiments: list[Experiment], args: argparse.Namespace) -> None:
         print(reporting.sum_up(result, fresh or timed), flush=True)
 
 
-def _estimate(experiments: list[Experiment], run: "Run") -> str:
+def _estimate(experiments: list[Experiment], run: "Conditions") -> str:
     """What there is to do, and about how long it will take here."""
     from retrax.experiments import estimate
     from retrax.experiments.display import duration

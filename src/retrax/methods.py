@@ -9,7 +9,7 @@ import numbers
 from typing import Any, NamedTuple
 
 from retrax import _linalg, schedules
-from retrax._checks import integer
+from retrax._arguments import integer
 from retrax._tree import pytree, scale, static
 from retrax.estimators import (
     SVRG,

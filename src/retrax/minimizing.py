@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from retrax._checks import integer
+from retrax._arguments import integer
 from retrax._precision import precision
 from retrax.checkpoint import Checkpoint, Keeper
 from retrax.methods import Method

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from retrax._checks import integer
+from retrax._arguments import integer
 
 
 class Status(enum.Enum):

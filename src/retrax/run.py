@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from retrax._checks import integer
+from retrax._arguments import integer
 from retrax._precision import precision
 from retrax.advice import curvature, warning
 from retrax.checkpoint import Keeper, RefusedError, Snapshot, check_snapshot, read, write

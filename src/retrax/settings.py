@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from retrax import schedules
-from retrax._checks import integer
+from retrax._arguments import integer
 from retrax._precision import precision
 from retrax.drivers.base import Driver
 from retrax.drivers.eager import EagerDriver

@@ -51,11 +51,11 @@ def numbers(path):
 
 
 def run(out, silent, asked=Asked(quick=True)):  # noqa: B008
-    return lambda experiment: running.run_experiment(experiment, running.Run(Store(out), asked, Place()), silent)
+    return lambda experiment: running.run_experiment(experiment, running.Conditions(Store(out), asked, Place()), silent)
 
 
 def test_run_times_are_measured_last_and_once(tiny, out, silent, monkeypatch):
-    where = running.Run(Store(out), Asked(quick=True), Place(), jobs=2)
+    where = running.Conditions(Store(out), Asked(quick=True), Place(), jobs=2)
     assert not running.is_finished(tiny, where)
     result, _ = run(out, silent)(tiny)
     assert not result.timed
@@ -86,7 +86,7 @@ def test_what_a_home_has_run_is_not_run_again(tiny, out, silent):
     guest = dataclasses.replace(
         tiny, name="guest", series=(shared, own), panels=(panel,), claims=(), epochs=77, timed=False
     )
-    where = running.Run(Store(out), Asked(quick=True), Place())
+    where = running.Conditions(Store(out), Asked(quick=True), Place())
     home, _ = run(out, silent)(tiny)
     silent.finished.clear()
     result, _ = run(out, silent)(guest)
@@ -155,7 +155,7 @@ def test_finished_units_are_kept_and_others_are_not_trusted(tiny, out, silent, m
         run(out, silent)(tiny)
     assert not (out / "tiny.json").exists()
     monkeypatch.setattr(tuning, "run_series", whole)
-    other = running.Run(Store(out), Asked(quick=True, epochs=1.0), Place())
+    other = running.Conditions(Store(out), Asked(quick=True, epochs=1.0), Place())
     running.run_experiment(tiny, other, silent)
     assert silent.kept == [0, 0]
     (out / "tiny.json").unlink()

@@ -50,7 +50,7 @@ def test_gradient_is_that_of_automatic_differentiation(views):
 
 def test_running_moments_are_those_of_all_samples(views):
     x, y = views
-    moments = cca.Moments((8, 6))
+    moments = cca.ViewMoments((8, 6))
     for part in np.array_split(np.arange(1500), 7):
         moments.add(x[part], y[part])
     xx, yy, xy = moments.covariances(0.0)
@@ -77,4 +77,4 @@ def test_refusals(views):
     with pytest.raises(ValueError, match="no samples"):
         cca.follow([], 2)
     with pytest.raises(ValueError, match="NaN"):
-        cca.Moments((8, 6)).add(x * np.nan, y)
+        cca.ViewMoments((8, 6)).add(x * np.nan, y)

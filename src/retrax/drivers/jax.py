@@ -264,7 +264,7 @@ class JaxDriver:
         self._given = methods
         self.method = devices.put(with_dtype(stack(methods) if isinstance(methods, list) else methods, dtype))
         self.data = problem.on_device(dtype) if problem.source.resident else None
-        self.verdicts: dict[Any, kernel.Verdict] = {}
+        self.verdicts: dict[Any, kernel.Fit] = {}
         """For each shape of a stretch's payload, whether its steps are one kernel, and why."""
         self._forms: dict[Any, Form] = {}
 
@@ -356,11 +356,11 @@ class JaxDriver:
             self._forms[key] = dataclasses.replace(self.form, one_kernel=one_kernel, in_turn=turns)
         return self._forms[key]
 
-    def _verdict(self, fed: bool, data: Any, x: Point, state: State, indices: Any) -> kernel.Verdict:
+    def _verdict(self, fed: bool, data: Any, x: Point, state: State, indices: Any) -> kernel.Fit:
         if isinstance(self.form.devices, SeveralDevices):
-            return kernel.Verdict(False, "devices exchange samples, which a kernel cannot do")
+            return kernel.Fit(False, "devices exchange samples, which a kernel cannot do")
         if self.form.several and fed:
-            return kernel.Verdict(False, "every run of the sweep has samples of its own, so that they step together")
+            return kernel.Fit(False, "every run of the sweep has samples of its own, so that they step together")
         method = self.method
         if self.form.several:
             method, x, state, indices = (_run(tree, 0) for tree in (method, x, state, indices))

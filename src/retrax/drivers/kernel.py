@@ -33,26 +33,26 @@ KNOWN_OPERATIONS = frozenset(_OPERATIONS.split())
 """What the programs that were tried consist of; LAPACK and other calls out of the program are not among it."""
 
 
-class Verdict(NamedTuple):
+class Fit(NamedTuple):
     """Whether a loop is compiled into one kernel, and why."""
 
     fits: bool
     reason: str
 
 
-def verdict(lower: Any, objective: Objective, method: Any, data: Any, x: Any, batches: Any) -> Verdict:
+def verdict(lower: Any, objective: Objective, method: Any, data: Any, x: Any, batches: Any) -> Fit:
     """For one run's arguments; `lower()` gives the program in StableHLO, and is asked last."""
     if jax.default_backend() != "cpu":
-        return Verdict(False, f"kernels of this kind are the CPU compiler's, and the run is on {jax.default_backend()}")
+        return Fit(False, f"kernels of this kind are the CPU compiler's, and the run is on {jax.default_backend()}")
     if objective.loss not in TRIED:
-        return Verdict(False, "the compiler may end the process over a loss that has not been tried in one kernel")
+        return Fit(False, "the compiler may end the process over a loss that has not been tried in one kernel")
     too_large = _too_large(data, x, batches)
     if too_large:
-        return Verdict(False, too_large)
+        return Fit(False, too_large)
     found = set(re.findall(r"\bstablehlo\.(\w+)", lower())) - KNOWN_OPERATIONS
     if found:
-        return Verdict(False, f"the program calls {', '.join(sorted(found))}, which a kernel cannot do")
-    return Verdict(True, "every operation of the program is known to work in one kernel")
+        return Fit(False, f"the program calls {', '.join(sorted(found))}, which a kernel cannot do")
+    return Fit(True, "every operation of the program is known to work in one kernel")
 
 
 def _too_large(data: Any, x: Any, batches: Any) -> str | None:

@@ -150,7 +150,7 @@ class Panel:
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class ExperimentSettings:
     """What was asked for."""
 
     budget: Budget
@@ -171,7 +171,7 @@ class ExperimentResult:
     title: str
     figure: str
     quick: bool
-    settings: Settings
+    settings: ExperimentSettings
     notes: tuple[str, ...]
     claims: tuple[str, ...]
     panels: tuple[Panel, ...]

@@ -13,7 +13,15 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from retrax.experiments import environment, storage, workloads
-from retrax.experiments.results import ComplexityResult, ExperimentResult, Panel, Part, SeriesResult, Settings, Timing
+from retrax.experiments.results import (
+    ComplexityResult,
+    ExperimentResult,
+    ExperimentSettings,
+    Panel,
+    Part,
+    SeriesResult,
+    Timing,
+)
 from retrax.experiments.specs import Experiment, UsageError
 from retrax.experiments.storage import Store
 from retrax.experiments.tuning import CRITERION, RULE
@@ -41,7 +49,7 @@ class Display(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class Conditions:
     """Where and how to run."""
 
     store: Store
@@ -50,18 +58,18 @@ class Run:
     jobs: int = 1
 
 
-def is_finished(experiment: Experiment, run: Run) -> bool:
+def is_finished(experiment: Experiment, run: Conditions) -> bool:
     """Whether there is nothing left to compute or to time."""
     result = _finished(experiment, run)
     return result is not None and (result.timed or not experiment.timed)
 
 
-def _digest(experiment: Experiment, run: Run) -> str:
+def _digest(experiment: Experiment, run: Conditions) -> str:
     """A digest of all that an experiment's numbers depend on."""
     return storage.fingerprint({unit.key: fingerprint(unit) for unit in units_of(experiment, run.asked, run.place)})
 
 
-def run_experiment(experiment: Experiment, run: Run, display: Display) -> tuple[ExperimentResult, bool]:
+def run_experiment(experiment: Experiment, run: Conditions, display: Display) -> tuple[ExperimentResult, bool]:
     """The result of an experiment, as yet without run times, and whether anything had to be computed for it."""
     units = units_of(experiment, run.asked, run.place)
     digests = {unit.key: fingerprint(unit) for unit in units}
@@ -74,7 +82,7 @@ def run_experiment(experiment: Experiment, run: Run, display: Display) -> tuple[
 
 
 def time_experiment(
-    experiment: Experiment, result: ExperimentResult, run: Run, display: Display
+    experiment: Experiment, result: ExperimentResult, run: Conditions, display: Display
 ) -> tuple[ExperimentResult, bool]:
     """The result with run times, measured one after another in this process, and whether that was still to be done."""
     if result.timed or not experiment.timed:
@@ -93,7 +101,7 @@ def time_experiment(
 
 
 def _compute_all(
-    experiment: Experiment, units: list[Unit], digests: dict[str, str], run: Run, display: Display, jobs: int
+    experiment: Experiment, units: list[Unit], digests: dict[str, str], run: Conditions, display: Display, jobs: int
 ) -> list[Part]:
     """What the units come to, from parts kept earlier or computed now."""
     parts = {**_from_homes(experiment, units, run), **_kept(units, digests, run.store)}
@@ -115,7 +123,7 @@ def _saved(result: ExperimentResult, store: Store) -> ExperimentResult:
     return read
 
 
-def _earlier(experiment: Experiment, run: Run, display: Display) -> ExperimentResult | None:
+def _earlier(experiment: Experiment, run: Conditions, display: Display) -> ExperimentResult | None:
     """The result of an earlier run; one that cannot be used is named, and computed anew."""
     try:
         return run.store.result(experiment.name)
@@ -133,7 +141,7 @@ def _kept(units: list[Unit], digests: dict[str, str], store: Store) -> dict[str,
     return parts
 
 
-def _from_homes(experiment: Experiment, units: list[Unit], run: Run) -> dict[str, Part]:
+def _from_homes(experiment: Experiment, units: list[Unit], run: Conditions) -> dict[str, Part]:
     """The parts that experiments on the same problems have computed already, under this experiment's names."""
     results = {one.key: _finished(experiment.home_of(one.key), run) for one in experiment.panels if one.home}
     parts: dict[str, Part] = {}
@@ -147,7 +155,7 @@ def _from_homes(experiment: Experiment, units: list[Unit], run: Run) -> dict[str
     return parts
 
 
-def _finished(experiment: Experiment, run: Run) -> ExperimentResult | None:
+def _finished(experiment: Experiment, run: Conditions) -> ExperimentResult | None:
     """The result of an experiment as it would come out now; None where it would have to be computed."""
     try:
         result = run.store.result(experiment.name)
@@ -160,7 +168,7 @@ Finished = Iterator[tuple[Unit, Part]]
 
 
 def _in_this_process(
-    units: list[Unit], digests: dict[str, str], run: Run, update: Callable[[Unit, float, str], None]
+    units: list[Unit], digests: dict[str, str], run: Conditions, update: Callable[[Unit, float, str], None]
 ) -> Finished:
     for unit in units:
         yield unit, _compute_and_keep(unit, digests[unit.key], run.store, functools.partial(update, unit))
@@ -175,7 +183,7 @@ def _compute_and_keep(unit: Unit, digest: str, store: Store, notify: Callable[[f
 
 
 def _in_processes(
-    units: list[Unit], digests: dict[str, str], run: Run, update: Callable[[Unit, float, str], None]
+    units: list[Unit], digests: dict[str, str], run: Conditions, update: Callable[[Unit, float, str], None]
 ) -> Finished:
     context = multiprocessing.get_context("spawn")
     jobs = min(run.jobs, len(units))
@@ -214,7 +222,7 @@ def _work(unit: Unit, digest: str, store: Store) -> Part:
 SCHEDULES = "η₀ t^(-1/2); RSRM η₀ t^(-1/3) and ρ₀ t^(-2/3); RSVRG, RSRG, RSPIDER constant"
 
 
-def assemble(experiment: Experiment, run: Run, parts: list[Part], digest: str) -> ExperimentResult:
+def assemble(experiment: Experiment, run: Conditions, parts: list[Part], digest: str) -> ExperimentResult:
     """The self-describing result of an experiment."""
     return ExperimentResult(
         format=storage.FORMAT,
@@ -223,7 +231,7 @@ def assemble(experiment: Experiment, run: Run, parts: list[Part], digest: str) -
         title=experiment.title,
         figure=experiment.figure,
         quick=run.asked.quick,
-        settings=Settings(run.asked.budget(experiment), CRITERION, RULE, run.jobs, SCHEDULES),
+        settings=ExperimentSettings(run.asked.budget(experiment), CRITERION, RULE, run.jobs, SCHEDULES),
         notes=experiment.notes,
         claims=experiment.claims,
         panels=tuple(_describe(experiment, key, title, run.place) for key, title in experiment.panel_titles().items()),

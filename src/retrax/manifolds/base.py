@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from retrax import _linalg
-from retrax._checks import integer
+from retrax._arguments import integer
 from retrax._tree import add, scale
 from retrax.manifolds._fields import FrozenFields, aliased
 from retrax.typing import Array, Point, Tangent

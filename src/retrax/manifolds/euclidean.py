@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from retrax import _linalg
-from retrax._checks import integer
+from retrax._arguments import integer
 from retrax.manifolds.base import ArrayManifold, NamedTransport, Retraction
 from retrax.typing import Array
 

@@ -9,7 +9,7 @@ References: Nickel & Kiela (2018), section 3; Ratcliffe, Foundations of Hyperbol
 from typing import ClassVar
 
 from retrax import _linalg
-from retrax._checks import positive_number
+from retrax._arguments import positive_number
 from retrax.manifolds import poincare
 from retrax.manifolds.base import ArrayManifold, NamedTransport, Retraction
 from retrax.manifolds.poincare import dot

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from retrax import _linalg
-from retrax._checks import positive_number
+from retrax._arguments import positive_number
 from retrax.manifolds.base import ArrayManifold, NamedTransport, Retraction
 from retrax.typing import Array
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from retrax import _linalg
-from retrax._checks import integer
+from retrax._arguments import integer
 from retrax.manifolds.base import Manifold
 from retrax.typing import Array
 

@@ -10,11 +10,12 @@ from retrax.manifolds._affine_invariant import congruence
 from retrax.manifolds.base import ArrayManifold, NamedTransport, Retraction
 from retrax.typing import Array
 
-_METRICS: dict[str, ModuleType] = {
+METRICS: dict[str, ModuleType] = {
     "affine-invariant": _affine_invariant,
     "log-euclidean": _log_euclidean,
     "bures-wasserstein": _bures_wasserstein,
 }
+"""By name, the module with its formulas."""
 
 
 def second_order(self: "SPD", x: Array, u: Array) -> Array:
@@ -46,8 +47,8 @@ class SPD(ArrayManifold):
 
     def __post_init__(self) -> None:
         """Refuse sizes below 1 and unknown metrics."""
-        if not isinstance(self.metric, str) or self.metric not in _METRICS:
-            raise ValueError(f"SPD has no metric {self.metric!r}; choose from {', '.join(map(repr, _METRICS))}")
+        if not isinstance(self.metric, str) or self.metric not in METRICS:
+            raise ValueError(f"SPD has no metric {self.metric!r}; choose from {', '.join(map(repr, METRICS))}")
         super().__post_init__()
         self._check_sizes("d")
 
@@ -63,7 +64,7 @@ class SPD(ArrayManifold):
 
     @property
     def _formulas(self) -> ModuleType:
-        return _METRICS[self.metric]
+        return METRICS[self.metric]
 
     @property
     def ambient_shape(self) -> tuple[int, ...]:

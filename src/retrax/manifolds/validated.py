@@ -5,7 +5,7 @@ from typing import Any
 import jax
 
 from retrax import _linalg
-from retrax._checks import positive_number
+from retrax._arguments import positive_number
 from retrax._tree import subtract
 from retrax.manifolds.base import Manifold, check_shape
 from retrax.typing import Array, Point, Tangent

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from retrax import _linalg, _moments
-from retrax._checks import integer
+from retrax._arguments import integer
 from retrax.manifolds import GeneralizedStiefel, Product
 from retrax.problems import data_checks
 from retrax.problems.base import Problem
@@ -42,7 +42,7 @@ def _beside(frame: Any, point: Any) -> Any:
     return _linalg.namespace(frame).concat([frame, 0 * point[..., frame.shape[-1] :]], axis=-1)
 
 
-class Moments:
+class ViewMoments:
     """Means and covariances of two views, of all samples seen so far; no sample is kept."""
 
     def __init__(self, columns: tuple[int, int]) -> None:
@@ -65,7 +65,7 @@ class Moments:
         return xx + more[0], yy + more[1], covariance[:p, p:]
 
 
-def canonical_correlations(moments: Moments, rank: int, ridge: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def canonical_correlations(moments: ViewMoments, rank: int, ridge: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(correlations, U, V) by a dense solver: the singular values of L⁻¹ C_xy K⁻ᵀ, where C_xx = LLᵀ and C_yy = KKᵀ."""
     import scipy.linalg  # not with retrax: it takes longer to load than all of it
 
@@ -91,7 +91,7 @@ class CCA(Problem):
             raise ValueError(f"X and Y must show the same samples, but X has {len(views[0])} and Y {len(views[1])}")
         columns = (views[0].shape[1], views[1].shape[1])
         self.rank = integer(rank, "rank", least=1, most=min(columns))
-        self.moments = Moments(columns)
+        self.moments = ViewMoments(columns)
         self.moments.add(*views)
         self.ridge = ridge
         data = {name: view - view.mean(axis=0) for name, view in zip(_VIEWS, views, strict=True)}
@@ -119,7 +119,7 @@ class CCA(Problem):
         return correlations_of(self.moments, _frame(np.asarray(point["x"])), _frame(np.asarray(point["y"])), self.ridge)
 
 
-def correlations_of(moments: Moments, u: np.ndarray, v: np.ndarray, ridge: float = 0.0) -> np.ndarray:
+def correlations_of(moments: ViewMoments, u: np.ndarray, v: np.ndarray, ridge: float = 0.0) -> np.ndarray:
     """The canonical correlations between the subspaces that two frames span."""
 
     xx, yy, xy = moments.covariances(ridge)
@@ -129,19 +129,19 @@ def correlations_of(moments: Moments, u: np.ndarray, v: np.ndarray, ridge: float
 
 def follow(
     stream: Iterable[tuple[Any, Any]], rank: int, *, ridge: float = 1e-6, steps: int = 5, seed: int = 0
-) -> tuple[Point, Moments]:
+) -> tuple[Point, ViewMoments]:
     """Canonical correlations of a stream of batches (x, y), each seen once: the frames, and the moments of all of it.
 
     With every batch the running covariances change, and with them the manifold: both frames are taken over to the new
     B (`GeneralizedStiefel.point`). Then come some steps in turn along the gradient in B's own metric, B⁻¹(-C V) and
     what makes it tangent, of length 1/σ with σ = UᵀC V, the scale that the curvature has there.
     """
-    moments: Moments | None = None
+    moments: ViewMoments | None = None
     point: Point = {}
     for x, y in stream:
         x, y = np.atleast_2d(np.asarray(x)), np.atleast_2d(np.asarray(y))
         if moments is None:
-            moments = Moments((x.shape[1], y.shape[1]))
+            moments = ViewMoments((x.shape[1], y.shape[1]))
             gaussian = np.random.default_rng(seed).standard_normal
             u, v = (gaussian((columns, rank)) for columns in moments.columns)
         else:
@@ -154,7 +154,7 @@ def follow(
     return point, moments
 
 
-def _steps(point: Point, moments: Moments, rank: int, ridge: float, steps: int) -> Point:
+def _steps(point: Point, moments: ViewMoments, rank: int, ridge: float, steps: int) -> Point:
     import scipy.linalg
 
     xx, yy, xy = moments.covariances(ridge)
@@ -179,7 +179,7 @@ def _manifold(columns: tuple[int, int], rank: int, retraction: str) -> Product:
     return Product({view: GeneralizedStiefel(d, rank, retraction=retraction) for view, d in views})
 
 
-def _points(u: np.ndarray, v: np.ndarray, moments: Moments, ridge: float) -> Point:
+def _points(u: np.ndarray, v: np.ndarray, moments: ViewMoments, ridge: float) -> Point:
     xx, yy, _ = moments.covariances(ridge)
     frames = {"x": (u, xx), "y": (v, yy)}
     return {view: GeneralizedStiefel(*frame.shape).point(frame, b) for view, (frame, b) in frames.items()}

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from retrax.sources import check_numbers, is_mapped
+from retrax.sources.mapped import open_npy
 
 _SYMMETRY_TOLERANCE = 1e-8
 _CHUNK = 4096
@@ -61,7 +62,7 @@ def positive_definite_matrices(data: Any, name: str = "matrices") -> np.ndarray:
 
 
 def _floating(data: Any, name: str) -> np.ndarray:
-    array = np.load(data, mmap_mode="r") if isinstance(data, str | os.PathLike) else check_numbers(data)
+    array = open_npy(data) if isinstance(data, str | os.PathLike) else check_numbers(data)
     if array.dtype.kind in "iub":
         return array.astype(np.float64)
     if array.dtype not in (np.float32, np.float64):

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from retrax import sampling
-from retrax._checks import integer
+from retrax._arguments import integer
 from retrax.manifolds import PoincareBall, Power
 from retrax.manifolds.poincare import gap
 from retrax.problems.base import Problem

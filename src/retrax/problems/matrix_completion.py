@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from retrax._checks import integer
+from retrax._arguments import integer
 from retrax.manifolds import FixedRank
 from retrax.problems.base import Problem
 from retrax.typing import Array, Batch

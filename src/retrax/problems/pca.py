@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from retrax import _linalg
-from retrax._checks import integer
+from retrax._arguments import integer
 from retrax._tree import pytree, static
 from retrax.manifolds import Grassmann
 from retrax.manifolds.base import Manifold

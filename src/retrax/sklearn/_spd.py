@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-METRICS = ("affine-invariant", "log-euclidean", "bures-wasserstein")
+from retrax.manifolds import spd
+
+METRICS = tuple(spd.METRICS)
 _CHUNK_ENTRIES = 2**21
 _MEMORY = 5
 
 
-class Mean(NamedTuple):
+class FoundMean(NamedTuple):
     """A mean, how it was found, and whether the equation that defines it holds."""
 
     point: np.ndarray
@@ -90,7 +92,7 @@ def mean_of(
 # --- means ----------------------------------------------------------------------------------------------------------
 
 
-def mean(matrices: np.ndarray, weights: np.ndarray, metric: str, tolerance: float, most: int) -> Mean:
+def mean(matrices: np.ndarray, weights: np.ndarray, metric: str, tolerance: float, most: int) -> FoundMean:
     """The Fréchet mean of matrices in a metric; weights need not sum to one."""
     kept = weights > 0
     if not np.all(kept):
@@ -99,7 +101,7 @@ def mean(matrices: np.ndarray, weights: np.ndarray, metric: str, tolerance: floa
     return _MEANS[metric](matrices, weights, tolerance, most)
 
 
-def _affine_invariant_mean(matrices: np.ndarray, weights: np.ndarray, tolerance: float, most: int) -> Mean:
+def _affine_invariant_mean(matrices: np.ndarray, weights: np.ndarray, tolerance: float, most: int) -> FoundMean:
     """Σ wᵢ log(C^(-1/2) Xᵢ C^(-1/2)) = 0, by Anderson's acceleration of the fixed-point iteration, step 1.
 
     C = GGᵀ is carried by its frame G: in its coordinates parallel transport along a geodesic C(t) = G exp(tS) Gᵀ is
@@ -115,20 +117,20 @@ def _affine_invariant_mean(matrices: np.ndarray, weights: np.ndarray, tolerance:
     differences: list[np.ndarray] = []
     for iteration in range(1, most + 1):
         if size <= tolerance / 10:
-            return Mean(frame @ frame.T, "anderson", iteration, True)
+            return FoundMean(frame @ frame.T, "anderson", iteration, True)
         step = _accelerated(residual, steps, differences)
         last = size * min(1.0, size / before) <= tolerance
         found = None
         while found is None:
             new_frame, new_inverse = frame @ exponential(step / 2), exponential(-step / 2) @ inverse
             if last:
-                return Mean(new_frame @ new_frame.T, "anderson", iteration, True)
+                return FoundMean(new_frame @ new_frame.T, "anderson", iteration, True)
             found = mean_of(np.log, matrices, weights, new_inverse)
             if np.linalg.norm(found) > 1.5 * size and np.linalg.norm(step) > tolerance:
                 step, found = step / 2, None
         steps, differences = [*steps[1 - _MEMORY :], step], [*differences[1 - _MEMORY :], residual - found]
         frame, inverse, residual, before, size = new_frame, new_inverse, found, size, float(np.linalg.norm(found))
-    return Mean(frame @ frame.T, "anderson", most, size <= tolerance)
+    return FoundMean(frame @ frame.T, "anderson", most, size <= tolerance)
 
 
 def _accelerated(residual: np.ndarray, steps: list[np.ndarray], differences: list[np.ndarray]) -> np.ndarray:
@@ -143,13 +145,13 @@ def _accelerated(residual: np.ndarray, steps: list[np.ndarray], differences: lis
     return (step + step.T) / 2
 
 
-def _log_euclidean_mean(matrices: np.ndarray, weights: np.ndarray, tolerance: float, most: int) -> Mean:
+def _log_euclidean_mean(matrices: np.ndarray, weights: np.ndarray, tolerance: float, most: int) -> FoundMean:
     """exp(Σ wᵢ log Xᵢ)."""
     identity = np.eye(matrices.shape[-1])
-    return Mean(exponential(mean_of(np.log, matrices, weights, identity)), "logarithms", 1, True)
+    return FoundMean(exponential(mean_of(np.log, matrices, weights, identity)), "logarithms", 1, True)
 
 
-def _bures_wasserstein_mean(matrices: np.ndarray, weights: np.ndarray, tolerance: float, most: int) -> Mean:
+def _bures_wasserstein_mean(matrices: np.ndarray, weights: np.ndarray, tolerance: float, most: int) -> FoundMean:
     """C ← C^(-1/2) (Σ wᵢ (C^(1/2) Xᵢ C^(1/2))^(1/2))² C^(-1/2) (Álvarez-Esteban et al. 2016)."""
     point = np.tensordot(weights, matrices, axes=1)
     for iteration in range(1, most + 1):
@@ -159,8 +161,8 @@ def _bures_wasserstein_mean(matrices: np.ndarray, weights: np.ndarray, tolerance
         point = inverse @ average @ average @ inverse
         point = (point + point.T) / 2
         if np.linalg.norm(change) <= tolerance:
-            return Mean(point, "fixed-point", iteration, True)
-    return Mean(point, "fixed-point", most, False)
+            return FoundMean(point, "fixed-point", iteration, True)
+    return FoundMean(point, "fixed-point", most, False)
 
 
 _MEANS = {

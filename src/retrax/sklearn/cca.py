@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import _check_y, check_consistent_length, check_is_fitted, validate_data
 
-from retrax._checks import integer
+from retrax._arguments import integer
 from retrax._moments import Moments
 from retrax.sklearn._streams import Blocks
 

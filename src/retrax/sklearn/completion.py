@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from retrax._checks import integer
+from retrax._arguments import integer
 
 
 class MatrixCompletion(RegressorMixin, BaseEstimator):

@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from retrax._checks import integer
+from retrax._arguments import integer
 from retrax._moments import Moments
 from retrax.sklearn._streams import Blocks, is_stream, rows_of
 from retrax.sklearn._subspace import Subspace

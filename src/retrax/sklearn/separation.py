@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from retrax._checks import integer
+from retrax._arguments import integer
 from retrax.sklearn._joint import Diagonalization, FourthMoment, diagonalize
 from retrax.sklearn.spd import _ThreeAxes, check_matrices
 

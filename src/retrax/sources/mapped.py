@@ -186,10 +186,11 @@ def _open(data: Any) -> _Rows:
     parts = data if isinstance(data, list) else [data]
     if not all(is_mapped(part) for part in parts):
         raise ValueError("data mixes memory-mapped files with other arrays; copy the latter to files, or all to memory")
-    return _Rows([_load(part) if isinstance(part, str | os.PathLike) else part for part in parts])
+    return _Rows([open_npy(part) if isinstance(part, str | os.PathLike) else part for part in parts])
 
 
-def _load(path: Any) -> np.ndarray:
+def open_npy(path: Any) -> np.ndarray:
+    """An .npy file, mapped into memory."""
     if Path(path).suffix != ".npy":
         raise ValueError(f"{path}: only .npy files can be given by their path; for others use numpy.memmap")
     return np.load(path, mmap_mode="r")
