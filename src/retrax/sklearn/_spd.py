@@ -122,7 +122,9 @@ def _affine_invariant_mean(matrices: np.ndarray, weights: np.ndarray, tolerance:
         last = size * min(1.0, size / before) <= tolerance
         found = None
         while found is None:
-            new_frame, new_inverse = frame @ exponential(step / 2), exponential(-step / 2) @ inverse
+            values, vectors = np.linalg.eigh(step / 2)
+            new_frame = frame @ symmetric(np.exp(values), vectors)
+            new_inverse = symmetric(np.exp(-values), vectors) @ inverse
             if last:
                 return FoundMean(new_frame @ new_frame.T, "anderson", iteration, True)
             found = mean_of(np.log, matrices, weights, new_inverse)

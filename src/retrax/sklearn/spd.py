@@ -6,8 +6,15 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_n_features,
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
 
 from retrax.sklearn import _spd
 from retrax.sklearn._streams import Blocks
@@ -25,8 +32,7 @@ def check_metric(metric: Any, allowed: tuple[str, ...] = _spd.METRICS) -> str:
 
 def check_matrices(estimator: BaseEstimator, X: Any, *, reset: bool, y: Any = "no_validation") -> Any:
     """Symmetric matrices, (n, d, d) in float64; with y, the pair."""
-    checked = validate_data(estimator, X, y=y, allow_nd=True, dtype=np.float64, reset=reset)
-    matrices = checked if isinstance(y, str) else checked[0]
+    matrices = _finite_numbers(estimator, X, reset=reset)
     if matrices.ndim != 3 or matrices.shape[1] != matrices.shape[2]:
         raise ValueError(
             f"X must be square matrices of shape (n_matrices, n_channels, n_channels), not {matrices.shape}: "
@@ -35,7 +41,21 @@ def check_matrices(estimator: BaseEstimator, X: Any, *, reset: bool, y: Any = "n
     scale = np.max(np.abs(matrices))
     if np.max(np.abs(matrices - np.swapaxes(matrices, 1, 2))) > 1e-8 * scale:
         raise ValueError("X must hold symmetric matrices; take (X + X.transpose(0, 2, 1)) / 2 if that is what you mean")
-    return checked
+    if isinstance(y, str):
+        return matrices
+    y = validate_data(estimator, y=y)
+    check_consistent_length(matrices, y)
+    return matrices, y
+
+
+def _finite_numbers(estimator: BaseEstimator, X: Any, *, reset: bool) -> np.ndarray:
+    if type(X) is np.ndarray and X.ndim == 3 and X.dtype == np.float64 and X.size:
+        # scikit-learn would first look for a data frame, for which it reads, once, what every installed package says of
+        # itself: as long as the mean of some hundred small matrices takes.
+        assert_all_finite(X, estimator_name=type(estimator).__name__, input_name="X")
+        _check_n_features(estimator, X, reset=reset)
+        return X
+    return validate_data(estimator, X, allow_nd=True, dtype=np.float64, reset=reset)
 
 
 class RunningMean:
