@@ -96,7 +96,7 @@ def explained(folder: pathlib.Path, model: str) -> float:
     return float((total - np.sum(rest**2)) / len(test))
 
 
-def contenders(width: int, mapped: bool) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def contenders(width: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """(what it is called, kind, arguments); the first is the one that the others are compared with."""
     yield "scikit-learn PCA, full", "full", {"svd_solver": "covariance_eigh"}
     yield "**Retrax PCA**", "retrax", {}
@@ -104,8 +104,7 @@ def contenders(width: int, mapped: bool) -> Iterator[tuple[str, str, dict[str, A
     yield f"IncrementalPCA, default batch {5 * width}", "incremental", {}
     for size in (100, 1000, 10_000):
         yield f"IncrementalPCA, batch {size}", "incremental", {"batch_size": size}
-    if not mapped:
-        yield "scikit-learn PCA, randomized", "full", {"svd_solver": "randomized"}
+    yield "scikit-learn PCA, randomized", "full", {"svd_solver": "randomized"}
 
 
 def run(folder: pathlib.Path, rows: int, sample: int) -> Iterator[dict[str, Any]]:
@@ -126,7 +125,7 @@ def run(folder: pathlib.Path, rows: int, sample: int) -> Iterator[dict[str, Any]
 def _compare(name: str, here: pathlib.Path, mapped: bool, sample: int) -> Iterator[dict[str, Any]]:
     shape = np.load(here / "train.npy", mmap_mode="r").shape
     best = 0.0
-    for label, kind, options in contenders(shape[1], mapped):
+    for label, kind, options in contenders(shape[1]):
         # Each batch of IncrementalPCA costs the same: of a large file, a part tells time and memory.
         rows = sample if kind == "incremental" and shape[0] > sample else None
         arguments = {"folder": str(here), "contender": kind, "options": options, "mapped": mapped, "rows": rows}
