@@ -45,6 +45,8 @@ MANIFOLDS: dict[str, Callable[[], Any]] = {
     "PoincareBall": lambda: rx.PoincareBall(2),
     "Lorentz d=1": lambda: rx.Lorentz(1),
     "Lorentz": lambda: rx.Lorentz(2),
+    "GeneralizedStiefel r=d": lambda: rx.GeneralizedStiefel(2, 2),
+    "GeneralizedStiefel": lambda: rx.GeneralizedStiefel(3, 2),
     "SpecialOrthogonal d=1": lambda: rx.SpecialOrthogonal(1),
     "SpecialOrthogonal": lambda: rx.SpecialOrthogonal(3),
     "FixedRank r=1": lambda: rx.FixedRank(3, 2, 1),
@@ -70,6 +72,9 @@ PROBLEMS: dict[str, Callable[[int], Any]] = {
     "PCA d=1": lambda n: rx.problems.PCA(_samples(n, 1), 1),
     "Centroid": lambda n: rx.problems.Centroid(_matrices(n, 2)),
     "Centroid d=1": lambda n: rx.problems.Centroid(_matrices(n, 1)),
+    "CCA": lambda n: rx.problems.CCA(_samples(n + 3, 3), _samples(n + 3, 2), 1),
+    "MatrixCompletion": lambda n: rx.problems.MatrixCompletion(*np.arange(2 * n).reshape(2, n), np.ones(n), 1),
+    "Embedding": lambda n: rx.problems.Embedding([(i, (i - 1) // 2) for i in range(1, n + 2)], 2, group=3, negatives=4),
     "JointDiagonalization": lambda n: rx.problems.JointDiagonalization(_matrices(n, 2)),
     "JointDiagonalization d=1": lambda n: rx.problems.JointDiagonalization(_matrices(n, 1)),
 }

@@ -1,5 +1,6 @@
 """The operations against independent computations: LAPACK, SciPy's matrix functions, an ODE, pyRiemann, geoopt."""
 
+import array_api_compat
 import numpy as np
 import pytest
 import scipy.integrate
@@ -431,3 +432,26 @@ def test_generalized_stiefel_is_stiefel_after_whitening(backend):
     z = rng.standard_normal((5, 7))
     expected = project(Stiefel(5, 2), plain[:, :2], z[:, :2])
     assert gap(backend(manifold, "project", plain, z)[:, :2], expected) <= 1e-13
+
+
+@every_backend
+def test_a_product_with_vectors_is_the_matrix(backend):
+    """The manifold with z ↦ Bz has every operation of the one with B in its points."""
+    rng = np.random.default_rng(15)
+    a = rng.standard_normal((20, 5))
+
+    def product(z):
+        data = array_api_compat.array_namespace(z).asarray(a, dtype=z.dtype)
+        return data.mT @ (data @ z) / 20
+
+    b, z = a.T @ a / 20, rng.standard_normal((2, 5, 2))
+    beside = lambda frame: np.concatenate([frame, np.broadcast_to(b, (2, 5, 5))], axis=-1)  # noqa: E731
+    for retraction in ("qr", "polar"):
+        whole, alone = (GeneralizedStiefel(5, 2, p, retraction=retraction) for p in (None, product))
+        x = backend(alone, "point", z)
+        assert gap(beside(x), backend(whole, "point", z, np.broadcast_to(b, (2, 5, 5)))) <= 1e-13
+        assert np.max(backend(alone, "violation", x)) <= 1e-13
+        u = backend(alone, "project", x, z)
+        assert gap(u, backend(whole, "project", beside(x), beside(z))[..., :2]) <= 1e-13
+        assert gap(beside(backend(alone, "retract", x, u)), backend(whole, "retract", beside(x), beside(u))) <= 1e-12
+    alone.check_point(alone.random_point(z))

@@ -1,5 +1,9 @@
 """SE(3) as a product: poses are found from noisy observations of points, against the closed form of Kabsch."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -54,3 +58,11 @@ def test_poses_are_found(retraction):
         assert np.max(np.abs(result.x["rotation"][k] - rotation)) <= 5e-3
         assert np.max(np.abs(result.x["translation"][k] - shift)) <= 5e-3
     assert np.max(np.abs(np.linalg.det(result.x["rotation"]) - 1)) <= 1e-12
+
+
+def test_the_example_finds_them_too():
+    example = Path(__file__).parents[2] / "examples" / "rigid_motions.py"
+    command = [sys.executable, str(example), "--poses", "5", "--points", "100"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.split("angle to the closed form: at most ")[1].split()[0]) < 0.5

@@ -87,7 +87,7 @@ def test_a_tree_is_embedded():
 
 
 def test_no_step_size_leads_to_nan():
-    """From 10⁻³ to 10 in single precision; `benchmarks/problems.py` does it with 20 seeds and in both precisions."""
+    """From 10⁻³ to 10 in single precision; `benchmarks/hyperbolic.py` does it with 20 seeds and in both precisions."""
     problem = rx.problems.Embedding(tree(), 3, group=10, negatives=10)
     for rate in (1e-3, 1.0, 10.0):
         method = rx.rsgd(rx.schedules.constant(rate))

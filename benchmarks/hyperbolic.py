@@ -1,0 +1,208 @@
+"""Hyperbolic embeddings of WordNet, alone and beside gensim's PoincareModel and geoopt's SparseRiemannianAdam.
+
+python benchmarks/hyperbolic.py train mammals | nouns [--seeds 1 2 3] [--out DIR]   the whole schedule, phase by phase
+python benchmarks/hyperbolic.py beside mammals | nouns [--seconds 60] [--turns 4]   all three in turn, as long each
+python benchmarks/hyperbolic.py finite                                              20 seeds × 2 precisions × 5 steps
+
+Times are CPU seconds of the process, one thread, compiling included, evaluation not. Ranks and precisions of nouns are
+of 1000 nodes drawn at random, at the end of the schedule of all. Needs the extra `bench`, and the data set wordnet.
+"""
+
+import argparse
+import itertools
+import pathlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import retrax as rx
+
+# Epochs, and the step size per relation: small steps first, while points still find their directions.
+PHASES = {
+    "mammals": ((20, 0.002), (100, 0.01), (100, 0.02), (200, 0.04), (100, 0.02), (100, 0.006)),
+    "nouns": ((4, 0.004), (16, 0.02), (20, 0.04), (40, 0.1), (40, 0.1), (40, 0.1), (40, 0.1), (40, 0.03), (40, 0.01)),
+}
+SIZES = {"mammals": (5, 50, 100), "nouns": (10, 256, 256)}
+"""Dimension, relations in a group, and their common negatives."""
+SLICE = 20_000
+"""Relations between two looks at the clock."""
+
+
+def embedding(part: str, data: str | None) -> rx.problems.Embedding:
+    """The problem of all nouns, or of the mammals among them."""
+    wordnet = rx.datasets.load("wordnet", data).data
+    pairs = rx.datasets.transitive_closure(wordnet["hypernym_edges"])
+    if part == "mammals":
+        pairs = rx.datasets.descendants(pairs, wordnet["names"].tolist().index(b"mammal#01861778"))[0]
+    dimension, group, negatives = SIZES[part]
+    return rx.problems.Embedding(pairs, dimension, group=group, negatives=negatives)
+
+
+def train(arguments: argparse.Namespace) -> None:
+    """The schedule of a part from start to end, for each seed; the points are kept after every phase."""
+    problem = embedding(arguments.part, arguments.data)
+    some = _evaluated(problem, arguments.part)
+    ends = []
+    for seed in arguments.seeds:
+        x, spent, start = None, 0.0, time.perf_counter()
+        for number, (epochs, rate) in enumerate(PHASES[arguments.part]):
+            clock = time.process_time()
+            method = rx.rsgd(rx.schedules.constant(rate * problem.group))
+            steps = int(epochs * len(problem.relations)) // problem.group
+            x = rx.minimize(
+                problem, method, steps=steps, batch_size=1, x0=x, seed=100 * seed + number,
+                dtype=arguments.dtype, record=10**9,
+            ).x  # fmt: skip
+            spent += time.process_time() - clock
+            last = number + 1 == len(PHASES[arguments.part])
+            found = problem.reconstruction(x, None if last else some)
+            print(
+                f"seed {seed}, {epochs} epochs at {rate}: {spent:.0f} CPU s ({time.perf_counter() - start:.0f} s), "
+                f"mean rank {found.mean_rank:.3f}, MAP {found.mean_average_precision:.4f}",
+                flush=True,
+            )
+            if arguments.out is not None:
+                arguments.out.mkdir(parents=True, exist_ok=True)
+                np.save(arguments.out / f"{arguments.part}-{seed}.npy", x)
+        ends.append(found)
+    print(f"median of {len(ends)}: {np.median(ends, axis=0).round(4)} (mean rank, MAP)")
+
+
+def _evaluated(problem: rx.problems.Embedding, part: str) -> np.ndarray | None:
+    return None if part == "mammals" else np.random.default_rng(0).choice(problem.nodes, 1000, replace=False)
+
+
+# --- contenders: each yields its epochs so far and its points, some thousand relations at a time ---------------
+
+Progress = Iterator[tuple[float, Any]]
+
+
+def of_retrax(problem: rx.problems.Embedding, part: str) -> Progress:
+    """RSGD with the schedule of `train`."""
+    done, x = 0.0, None
+    for number, (epochs, rate) in enumerate(PHASES[part]):
+        method = rx.rsgd(rx.schedules.constant(rate * problem.group))
+        run = rx.Run(problem, method, batch_size=1, x0=x, seed=number, dtype="float32", record=10**9)
+        left = int(epochs * len(problem.relations)) // problem.group
+        while left > 0:
+            steps = min(left, SLICE // problem.group)
+            run.advance(steps)
+            left, done = left - steps, done + steps * problem.group / len(problem.relations)
+            x = run.x
+            yield done, x
+
+
+def of_gensim(problem: rx.problems.Embedding, part: str) -> Progress:
+    """PoincareModel with its defaults: 10 negatives, batches of 10, 10 epochs of burn-in."""
+    from gensim.models.poincare import PoincareModel
+
+    generator = np.random.default_rng(0)
+    model = PoincareModel([(str(u), str(v)) for u, v in problem.relations], size=SIZES[part][0], seed=0)
+    everything, burn_in = list(model.all_relations), model.burn_in
+    model.burn_in = 0  # it would train all of its burn-in in one call
+    order = [model.kv.index_to_key.index(str(node)) if str(node) in model.kv else -1 for node in range(problem.nodes)]
+    for epoch in itertools.count():
+        model.train_alpha = 0.01 if epoch < burn_in else 0.1
+        shuffled = generator.permutation(len(everything))
+        for start in range(0, len(shuffled), SLICE // 10):
+            model.all_relations = [everything[i] for i in shuffled[start : start + SLICE // 10]]
+            model.train(epochs=1)
+            done = min(start + SLICE // 10, len(shuffled)) / len(shuffled)
+            yield epoch + done, np.where(np.array(order)[:, None] >= 0, model.kv.vectors[order], 0)
+
+
+def of_geoopt(problem: rx.problems.Embedding, part: str, rate: float = 0.01) -> Progress:
+    """SparseRiemannianAdam on the same loss: the same groups of relations with their common negatives."""
+    import geoopt
+    import torch
+
+    torch.set_num_threads(1)
+    ball, generator = geoopt.PoincareBall(), np.random.default_rng(0)
+    start = torch.from_numpy(problem.initial_point(0))
+    table = geoopt.ManifoldParameter(start, manifold=ball)
+    method = geoopt.optim.SparseRiemannianAdam([table], lr=rate)
+    rows = lambda numbers: torch.nn.functional.embedding(torch.from_numpy(numbers), table, sparse=True)  # noqa: E731
+    for step in itertools.count(1):
+        batch = {name: a[0] for name, a in problem.draw(generator, 1).items()}
+        refused = torch.from_numpy(np.unpackbits(batch["forbidden"], axis=-1, count=problem.negatives).astype(bool))
+        u, v, w = rows(batch["relations"][:, 0]), rows(batch["relations"][:, 1]), rows(batch["negatives"])
+        near = ball.dist(u, v)[:, None]
+        # A point's distance from itself, which is refused, has no derivative: its place is taken by another.
+        far = ball.dist(u[:, None], torch.where(refused[..., None], v[:, None].detach(), w[None]))
+        logits = torch.cat([-near, torch.where(refused, -torch.inf, -far)], dim=1)
+        method.zero_grad()
+        torch.nn.functional.cross_entropy(logits, torch.zeros(len(u), dtype=torch.long)).backward()
+        method.step()
+        if step % max(1, SLICE // problem.group) == 0:
+            yield step * problem.group / len(problem.relations), table.detach().numpy()
+
+
+def beside(arguments: argparse.Namespace) -> None:
+    """Turn by turn, each contender trains for as long and is then evaluated."""
+    problem = embedding(arguments.part, arguments.data)
+    some = _evaluated(problem, arguments.part)
+    contenders = {
+        "retrax, RSGD": lambda: of_retrax(problem, arguments.part),
+        "gensim, PoincareModel": lambda: of_gensim(problem, arguments.part),
+        f"geoopt, SparseRiemannianAdam({arguments.rate})": lambda: of_geoopt(problem, arguments.part, arguments.rate),
+    }
+    progress = {name: make() for name, make in contenders.items() if arguments.only in name}
+    spent = dict.fromkeys(progress, 0.0)
+    for turn in range(1, arguments.turns + 1):
+        for name in list(progress):
+            epochs, x, last = 0.0, None, ()
+            while last is not None and spent[name] < turn * arguments.seconds / arguments.turns:
+                clock = time.process_time()
+                last = next(progress[name], None)
+                spent[name] += time.process_time() - clock
+                epochs, x = last if last else (epochs, x)
+            if last is None:
+                del progress[name]
+            if x is None:
+                continue
+            found = problem.reconstruction(x, some)
+            print(
+                f"{name}: {spent[name]:.0f} s, {epochs:.2f} epochs ({spent[name] / epochs:.3g} s each), "
+                f"mean rank {found.mean_rank:.2f}, MAP {found.mean_average_precision:.4f}",
+                flush=True,
+            )
+
+
+def finite(arguments: argparse.Namespace) -> None:
+    """20 seeds × two precisions × step sizes from 10⁻³ to 10 per relation, 500 steps on a binary tree of 63 nodes."""
+    pairs = rx.datasets.transitive_closure([(i, (i - 1) // 2) for i in range(1, 63)])
+    problem = rx.problems.Embedding(pairs, 5, group=10, negatives=20)
+    bad = runs = 0
+    for dtype, rate, name in itertools.product(("float32", "float64"), 10.0 ** np.arange(-3, 2), ("rsgd", "rsrm")):
+        method = getattr(rx, name)(rx.schedules.constant(rate * problem.group))
+        outside = []
+        for seed in range(20):
+            result = rx.minimize(problem, method, steps=500, batch_size=1, seed=seed, dtype=dtype, record=500)
+            bad += not (np.isfinite(result.x).all() and np.isfinite(result.history["loss"]).all())
+            outside.append(float(problem.manifold.violation(result.x)))
+            runs += 1
+        print(f"{dtype}, {name}, {rate:g} per relation: largest violation {max(outside):.1e}", flush=True)
+    print(f"{bad} of {runs} runs with NaN")
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("task", choices=("train", "beside", "finite"))
+    parser.add_argument("part", choices=PHASES, nargs="?", default="mammals")
+    parser.add_argument("--data", help="data folder (default: RETRAX_DATA)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    parser.add_argument("--out", type=pathlib.Path, help="keep the points there")
+    parser.add_argument("--seconds", type=float, default=60, help="for each contender")
+    parser.add_argument("--turns", type=int, default=4)
+    parser.add_argument("--only", default="", help="contenders whose names have this in them")
+    parser.add_argument("--rate", type=float, default=0.01, help="geoopt's step size")
+    arguments = parser.parse_args()
+    {"train": train, "beside": beside, "finite": finite}[arguments.task](arguments)
+
+
+if __name__ == "__main__":
+    main()
