@@ -8,10 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from retrax._arguments import integer
 from retrax._precision import precision
 from retrax._tree import add, scale, subtract
 from retrax.manifolds.base import Manifold
 from retrax.problems.base import Problem
+from retrax.problems.function_checks import check_functions
 
 _STEPS = np.logspace(-1, -4, 13)
 _FLOOR = 1e-12
@@ -42,13 +44,20 @@ def check_gradient(problem: Problem, x: Any = None, *, batch: Any = None, seed: 
     Measured at x (default: the problem's start) along a random tangent direction, on `batch` (default: the first 64
     samples of data in memory). The defect is the part of the gradient that is not tangent.
     """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"check_gradient needs a retrax.Problem, not {problem!r}")
+    seed = integer(seed, "seed", least=0)
     manifold, objective = problem.manifold, problem.objective
     if batch is None:
         if not problem.source.resident:
             raise ValueError("the data are not in memory: give check_gradient a batch")
-        batch = jax.tree.map(lambda a: a[:64], problem.data)
+        batch = jax.tree.map(lambda a: a[:64], problem.source.data)
+    if x is not None:
+        manifold.check_point(x, name="x")
+    start = problem.initial_point(seed) if x is None else x
+    check_functions(problem, start, "float64")
     with precision("float64"):
-        point = _float64(problem.initial_point(seed) if x is None else x)
+        point = _float64(start)
         batch = jax.tree.map(jnp.asarray, batch)
         direction = _unit_tangent(manifold, point, seed)
         gradient = objective.gradient(point, batch)
@@ -67,6 +76,7 @@ def check_gradient(problem: Problem, x: Any = None, *, batch: Any = None, seed: 
 
 def check_retraction(manifold: Manifold, *, seed: int = 0) -> Check:
     """Whether R_x(εu) = x + εu + O(ε²), R_x(0) = x, and the result lies on the manifold."""
+    seed = _checked("check_retraction", manifold, seed)
     with precision("float64"):
         point = manifold.random_point(_gaussian(manifold, seed))
         direction = _unit_tangent(manifold, point, seed)
@@ -88,6 +98,7 @@ def check_transport(manifold: Manifold, *, seed: int = 0) -> Check:
 
     For a transport that is not isometric, the slope says how fast inner products are recovered for short steps.
     """
+    seed = _checked("check_transport", manifold, seed)
     with precision("float64"):
         x = manifold.random_point(_gaussian(manifold, seed))
         step, u, v = (_unit_tangent(manifold, x, seed + k) for k in range(3))
@@ -111,6 +122,12 @@ def check_transport(manifold: Manifold, *, seed: int = 0) -> Check:
         f"change of an inner product {isometry:.1e}"
     )
     return Check("transport", passed, slope, defect, detail)
+
+
+def _checked(name: str, manifold: Any, seed: Any) -> int:
+    if not isinstance(manifold, Manifold):
+        raise TypeError(f"{name} needs a retrax manifold such as retrax.Sphere(3), not {manifold!r}")
+    return integer(seed, "seed", least=0)
 
 
 def _gaussian(manifold: Manifold, seed: int) -> Any:

@@ -9,7 +9,7 @@ import numbers
 from typing import Any, NamedTuple
 
 from retrax import _linalg, schedules
-from retrax._arguments import integer
+from retrax._arguments import integer, one_of
 from retrax._tree import pytree, scale, static
 from retrax.estimators import (
     SVRG,
@@ -262,8 +262,7 @@ def rasa(learning_rate: Any, sides: str = "LR", beta: float = 0.9, epsilon: floa
 
     For matrix manifolds whose rows or columns differ much in scale. Cost: b SFO a step.
     """
-    if sides not in ("L", "R", "LR"):
-        raise ValueError(f"sides must be 'L', 'R' or 'LR', not {sides!r}")
+    one_of(sides, "sides", "L", "R", "LR")
     return Method(
         Plain(),
         RASA(*_adaptation(beta, epsilon), sides=sides),
@@ -339,7 +338,7 @@ def rspider(learning_rate: Any, restart_every: int | str = "epoch") -> Method:
 
 
 def _restarting(estimator: Any, scaling: Any, learning_rate: Any, restart_every: int | str, name: str) -> Method:
-    if restart_every != "epoch":
+    if not (isinstance(restart_every, str) and restart_every == "epoch"):
         restart_every = integer(restart_every, "restart_every, unless it is 'epoch',", least=1)
     return Method(
         estimator,

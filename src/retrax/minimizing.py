@@ -3,13 +3,12 @@
 import contextlib
 import dataclasses
 import math
-import numbers
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from retrax._arguments import integer
+from retrax._arguments import integer, is_real, one_of, real
 from retrax._precision import precision
 from retrax.checkpoint import Checkpoint, Keeper
 from retrax.methods import Method
@@ -64,8 +63,7 @@ def minimize(
     """
     check_checkpoint(checkpoint, resume)
     check_callback(on_record, "on_record must be a function of a step and its metrics")
-    if on_interrupt not in ("raise", "return"):
-        raise ValueError(f"on_interrupt must be 'raise' or 'return', not {on_interrupt!r}")
+    one_of(on_interrupt, "on_interrupt", "raise", "return")
     settings = Settings(
         problem,
         method,
@@ -129,10 +127,10 @@ class _StopRule:
 
     def __post_init__(self) -> None:
         for value, name in ((self.tolerance, "tolerance"), (self.loss_bound, "loss_bound")):
-            if value is not None and not (isinstance(value, numbers.Real) and not math.isnan(value)):
-                raise ValueError(f"{name} must be a number, not {value!r}")
+            if value is not None:
+                real(value, name)
         integer(self.patience, "patience", least=1)
-        if not (isinstance(self.confidence, numbers.Real) and 0 < self.confidence < 1):
+        if not (is_real(self.confidence) and 0 < self.confidence < 1):
             raise ValueError(f"confidence must lie between 0 and 1, not {self.confidence!r}; try 0.95")
 
     def diverged(self, row: Row) -> str | None:

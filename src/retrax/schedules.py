@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from retrax import _linalg
+from retrax._arguments import integer, is_real
 from retrax._tree import pytree, static
 
 
@@ -126,12 +127,13 @@ def _smaller(a: Any, b: Any) -> Any:
 
 def constant(value: float) -> Schedule:
     """The same value at every step."""
-    return Constant(value)
+    return Constant(_number(value, "the value of constant(...)"))
 
 
 def power(initial: float, exponent: float, offset: float = 0.0) -> Schedule:
     """initial · (t + offset)^exponent; the paper's are power(η₀, -1/3) and power(ρ₀, -2/3)."""
-    return Power(initial, exponent, offset)
+    given = (initial, "initial"), (exponent, "the exponent"), (offset, "the offset")
+    return Power(*(_number(value, f"{name} of power(...)") for value, name in given))
 
 
 def minimum(first: Any, second: Any) -> Schedule:
@@ -153,9 +155,16 @@ def as_schedule(value: Any, from_number: Callable[[float], Schedule] = Constant)
 
 def is_number(value: Any) -> bool:
     """Whether value is one real number: Python's, NumPy's, or a 0-dimensional array (possibly traced)."""
-    if isinstance(value, numbers.Real) and not isinstance(value, bool):
-        return True
-    return getattr(value, "shape", None) == () and hasattr(value, "dtype")
+    if getattr(value, "shape", None) == () and hasattr(value, "dtype"):
+        return getattr(value.dtype, "kind", "f") in "fiuV"  # PyTorch's dtypes have no kind; bfloat16's is V
+    return is_real(value)
+
+
+def _number(value: Any, name: str) -> Any:
+    if not is_number(value):
+        shown = textwrap.shorten(repr(value), 60, placeholder=" ...")
+        raise TypeError(f"{name} must be a number, not {type(value).__name__}: {shown}")
+    return value
 
 
 @pytree
@@ -182,10 +191,11 @@ def _choose(condition: Any, a: Any, b: Any) -> Any:
 
 def piecewise(first: float, changes: Mapping[int, float]) -> Schedule:
     """Constant pieces: `piecewise(0.1, {100: 0.01})` is 0.1 before step 100 and 0.01 from it on."""
-    if not changes or not all(isinstance(start, numbers.Integral) and start > 1 for start in changes):
+    if not isinstance(changes, Mapping) or not changes:
         raise ValueError(f"piecewise needs a mapping from step numbers above 1 to values, not {changes!r}")
-    starts = sorted(changes)
-    return Piecewise(first, tuple(starts), tuple(changes[start] for start in starts))
+    starts = sorted(integer(start, "a step number of piecewise(...)", least=2, most=2**53) for start in changes)
+    values = [_number(value, "a value of piecewise(...)") for value in (first, *(changes[start] for start in starts))]
+    return Piecewise(values[0], tuple(starts), tuple(values[1:]))
 
 
 def step_size(value: Any, exponent: float) -> Any:
@@ -217,7 +227,10 @@ def momentum(value: Any, name: str = "rho", exponent: float = 0.0) -> Schedule:
 
 def _value_at(schedule: Schedule, t: int, name: str) -> float | None:
     """The schedule's value as a number; None inside a JAX transformation, where it cannot be looked at."""
-    value = schedule(float(t))
+    try:
+        value = schedule(float(t))
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise TypeError(f"{name} must be one number at every step, but at t = {t} it fails: {error}") from error
     if not is_number(value):
         raise TypeError(f"{name} must be one number at every step, but at t = {t} it is {value!r}")
     return None if _linalg.is_traced(value) else float(value)

@@ -9,8 +9,7 @@ import jax
 import numpy as np
 
 from retrax import schedules
-from retrax._arguments import integer
-from retrax._precision import precision
+from retrax._arguments import integer, one_of
 from retrax.drivers.base import Driver
 from retrax.drivers.eager import EagerDriver
 from retrax.drivers.jax import JaxDriver
@@ -18,6 +17,7 @@ from retrax.manifolds.base import ArrayManifold, Manifold
 from retrax.methods import Averaged, Method
 from retrax.plan import Plan
 from retrax.problems.base import Problem
+from retrax.problems.function_checks import check_functions
 from retrax.recording import Record
 from retrax.rows import RowByRow
 from retrax.schedules import is_number
@@ -28,8 +28,6 @@ from retrax.sources import (
     PushedSource,
     SeveralFeeds,
     SharedFeed,
-    Source,
-    StreamSource,
     check_numbers,
 )
 from retrax.typing import Point
@@ -87,7 +85,7 @@ class Settings:
         self.dtype = _dtype(dtype, x0, problem)
         steps = None if steps is None else integer(steps, "steps", least=1)
         self.plan = self._plan(steps, batch_size, first_batch_size, checkpoint_every)
-        _check_functions(problem, self.first_point, self.dtype)
+        check_functions(problem, self.first_point, self.dtype)
         if driver == "jax":
             _check_schedules(self.method)
 
@@ -183,8 +181,7 @@ def _check_kinds(problem: Any, method: Any, driver: str) -> None:
     if not isinstance(method, Method):
         hint = "; call it with a step size, as in retrax.rsrm(0.1)" if callable(method) else ""
         raise TypeError(f"method must be a retrax method such as retrax.rsrm(0.1), not {method!r}{hint}")
-    if driver not in DRIVERS:
-        raise ValueError(f"driver must be one of {', '.join(map(repr, DRIVERS))}, not {driver!r}")
+    one_of(driver, "driver", *DRIVERS)
 
 
 def _check_rows(problem: Problem, driver: str) -> None:
@@ -222,8 +219,8 @@ def _seed(seed: Any) -> int:
 
 def _start(x0: Point, manifold: Manifold) -> Point:
     """A user's starting point: one point of the manifold, not a stack of them."""
-    x0 = np.asarray(x0) if isinstance(manifold, ArrayManifold) and isinstance(x0, list | tuple) else x0
-    x0 = jax.tree.map(_real, x0)
+    whole = isinstance(manifold, ArrayManifold) and isinstance(x0, list | tuple)
+    x0 = _real(x0) if whole else jax.tree.map(_real, x0)
     manifold.check_point(x0)
     manifold.each(_check_single, x0)
     return x0
@@ -231,7 +228,10 @@ def _start(x0: Point, manifold: Manifold) -> Point:
 
 def _real(leaf: Any) -> Any:
     """A part of x0, if it is made of real numbers that a run can hold."""
-    array = leaf if isinstance(leaf, jax.Array) else check_numbers(leaf)
+    try:
+        array = leaf if isinstance(leaf, jax.Array) else check_numbers(leaf)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"x0 is no point: {error}") from None
     if array.dtype.kind not in "fiub":
         raise TypeError(f"x0 must be made of real numbers, not {array.dtype}")
     return array if array.dtype.kind == "f" else np.asarray(array, dtype=np.float64)
@@ -274,10 +274,7 @@ def _whole(value: Any) -> Any:
 
 def _dtype(dtype: str | None, x0: Point | None, problem: Problem) -> str:
     if dtype is not None:
-        name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
-        if name not in ("float32", "float64"):
-            raise ValueError(f"dtype must be 'float32' or 'float64', not {dtype!r}")
-        return name
+        return one_of(dtype if isinstance(dtype, str) else _dtype_name(dtype), "dtype", "float32", "float64")
     for leaf in jax.tree.leaves((x0, problem.source.template)):
         name = getattr(getattr(leaf, "dtype", None), "name", "")  # of either byte order
         if name in ("float32", "float64"):
@@ -285,47 +282,12 @@ def _dtype(dtype: str | None, x0: Point | None, problem: Problem) -> str:
     return "float32"
 
 
-def _check_functions(problem: Problem, x0: Point, dtype: str) -> None:
-    """The loss must return one number and the gradient must look like a point: found out without computing."""
-    with precision(dtype):
-        point = jax.tree.map(lambda a: jax.ShapeDtypeStruct(np.shape(a), dtype), x0)
-        batch = problem.source.example(dtype)
-        advice = _advice(problem.source)
-        loss = _traced("loss", advice, problem.objective.loss, point, batch)
-        if getattr(loss, "shape", None) != ():
-            raise ValueError(
-                f"loss must return one number, the mean over the batch; it returned "
-                f"{'shape ' + str(loss.shape) if hasattr(loss, 'shape') else loss}"
-            )
-        gradient = _traced("the gradient", advice, problem.objective.gradient, point, batch)
-        shapes = [jax.tree.map(lambda a: tuple(a.shape), tree) for tree in (gradient, point)]
-        if shapes[0] != shapes[1]:
-            raise ValueError(f"the gradient has shape {shapes[0]}, but a point has {shapes[1]}")
-
-
-def _advice(source: Source) -> str | None:
-    """What to try where a function does not take the batches of a stream: these may be samples."""
-    if isinstance(source, StreamSource) and not source.stream.samples:
-        return "if the stream gives single samples, use retrax.Stream(iterable, samples=True)"
-    return None
-
-
-def _traced(name: str, advice: str | None, function: Callable[..., Any], *arguments: Any) -> Any:
+def _dtype_name(dtype: Any) -> Any:
+    """The name of NumPy's and JAX's dtypes; what is none stays what it is."""
     try:
-        return jax.eval_shape(function, *arguments)
-    except jax.errors.TracerArrayConversionError:
-        raise TypeError(
-            f"{name} calls NumPy, whose functions cannot be compiled; write it with jax.numpy, which has the same names"
-        ) from None
-    except jax.errors.ConcretizationTypeError:
-        raise TypeError(
-            f"{name} asks for the value of an array while it is being compiled (an `if`, float() or a loop over it); "
-            "use jax.numpy.where or jax.lax.cond instead"
-        ) from None
-    except (TypeError, ValueError) as error:
-        if advice is None:
-            raise
-        raise type(error)(f"{name} fails on a batch of the stream ({str(error).splitlines()[0]}); {advice}") from error
+        return np.dtype(dtype).name
+    except (TypeError, ValueError):
+        return dtype
 
 
 def _check_schedules(method: Any) -> None:

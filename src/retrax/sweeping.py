@@ -2,7 +2,7 @@
 
 import dataclasses
 import numbers
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +152,8 @@ def sweep(
 def _rates(learning_rates: Any) -> tuple[float, ...]:
     if is_number(learning_rates):
         raise TypeError(f"learning_rates must be several step sizes, such as [{learning_rates!r}], not one number")
+    if not isinstance(learning_rates, Iterable) or isinstance(learning_rates, str | bytes | type):
+        raise TypeError(f"learning_rates must be several step sizes, such as [0.1, 0.01], not {learning_rates!r}")
     rates = tuple(learning_rates)
     for rate in rates:
         if not is_number(rate):
@@ -178,7 +180,12 @@ def _named(methods: Any, rate: float) -> dict[str, MethodFactory]:
             f"{methods.name}"
         )
     if isinstance(methods, Mapping):
+        for name in methods:
+            if not isinstance(name, str) or not name:
+                raise TypeError(f"sweep names its methods by words, as in {{'RSRM': retrax.rsrm}}, not {name!r}")
         return dict(methods)
+    if not callable(methods) and not isinstance(methods, Iterable):
+        raise TypeError(f"sweep needs functions from a step size to a method, such as retrax.rsrm, not {methods!r}")
     factories = [methods] if callable(methods) else list(methods)
     return {_method(factory, rate).name: factory for factory in factories}
 

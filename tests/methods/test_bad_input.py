@@ -181,7 +181,7 @@ def test_records(record):
 
 
 def test_an_unknown_driver():
-    refused(ValueError, "driver must be one of 'jax', 'eager'.*, not 'numpy'", driver="numpy")
+    refused(ValueError, "driver must be 'jax' or 'eager', not 'numpy'", driver="numpy")
 
 
 @pytest.mark.parametrize("dtype", ["float16", "int32", "bfloat16x"])

@@ -8,6 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from retrax._arguments import LONGEST_AXIS, integer, is_real
+
 from .errors import DataError
 
 SPECTRA = ("gap", "exponential")
@@ -23,9 +25,9 @@ def pca(n: int, d: int, rank: int, *, spectrum: str | ArrayLike = "gap", seed: i
         An (n, d) array of samples, one per row.
     """
     eigenvalues = variances(d, rank, spectrum)
-    if n < 1:
-        raise DataError(f"a data set needs at least one sample, not n={n}")
-    generator = np.random.default_rng(seed)
+    if not _whole(n, 1):
+        raise DataError(f"a data set needs at least one sample, not n={n!r}")
+    generator = np.random.default_rng(integer(seed, "seed", least=0))
     rotation = haar(d, generator)
     return (generator.standard_normal((n, d)) * np.sqrt(eigenvalues)) @ rotation.T
 
@@ -38,8 +40,8 @@ def variances(d: int, rank: int, spectrum: str | ArrayLike = "gap") -> NDArray[n
     - "exponential": λ_k = exp(-k/20), no gap anywhere.
     - an array of `d` non-negative variances: used as given.
     """
-    if not 1 <= rank < d:
-        raise DataError(f"rank must be at least 1 and below d={d}, not {rank}")
+    if not (_whole(d, 2) and _whole(rank, 1) and rank < d):
+        raise DataError(f"rank must be at least 1 and below d={d!r}, not {rank!r}")
     k = np.arange(d)
     if isinstance(spectrum, str):
         if spectrum == "gap":
@@ -47,7 +49,10 @@ def variances(d: int, rank: int, spectrum: str | ArrayLike = "gap") -> NDArray[n
         if spectrum == "exponential":
             return np.exp(-k / 20)
         raise DataError(f"unknown spectrum {spectrum!r}: choose {' or '.join(SPECTRA)}, or give {d} variances")
-    given = np.asarray(spectrum, dtype=np.float64)
+    given = np.asarray(spectrum)
+    if given.dtype.kind not in "fiu":
+        raise DataError(f"a spectrum is {d} finite, non-negative variances, not {spectrum!r}")
+    given = given.astype(np.float64)
     if given.shape != (d,) or not np.all(np.isfinite(given)) or np.any(given < 0):
         raise DataError(f"a spectrum is {d} finite, non-negative variances; got an array of shape {given.shape}")
     return given
@@ -79,9 +84,9 @@ def spd(n: int = 5000, d: int = 10, condition: float = 20, seed: int = 0) -> NDA
     Returns:
         An (n, d, d) array, exactly symmetric.
     """
-    if n < 1 or d < 2 or not condition >= 1:
-        raise DataError(f"need n >= 1, d >= 2 and condition >= 1, not n={n}, d={d}, condition={condition}")
-    generator = np.random.default_rng(seed)
+    if not (_whole(n, 1) and _whole(d, 2) and is_real(condition) and 1 <= condition < np.inf):
+        raise DataError(f"need n >= 1, d >= 2 and condition >= 1, not n={n!r}, d={d!r}, condition={condition!r}")
+    generator = np.random.default_rng(integer(seed, "seed", least=0))
     eigenvalues = np.geomspace(1 / condition, 1, d)
     frame = haar(d, generator)
     congruence = (frame * np.geomspace(1, 3, d)) @ frame.T
@@ -89,6 +94,10 @@ def spd(n: int = 5000, d: int = 10, condition: float = 20, seed: int = 0) -> NDA
     _, vectors = np.linalg.eigh(factors @ factors.transpose(0, 2, 1))
     matrices = (vectors * eigenvalues) @ vectors.transpose(0, 2, 1)
     return (matrices + matrices.transpose(0, 2, 1)) / 2
+
+
+def _whole(value: object, least: int) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= int(value) <= LONGEST_AXIS
 
 
 def haar(d: int, generator: np.random.Generator, *leading: int) -> NDArray[np.float64]:

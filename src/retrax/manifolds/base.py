@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from retrax import _linalg
-from retrax._arguments import integer
+from retrax._arguments import size
 from retrax._tree import add, scale
 from retrax.manifolds._fields import FrozenFields, aliased
 from retrax.typing import Array, Point, Tangent
@@ -123,6 +123,8 @@ def check_shape(x: Array, shape: tuple[int, ...], manifold: Any, name: str) -> N
     given = tuple(getattr(x, "shape", ()))
     if len(given) < len(shape) or given[len(given) - len(shape) :] != shape:
         raise ValueError(f"{name} has shape {given}, but a point on {manifold} has shape {shape}")
+    if 0 in given:
+        raise ValueError(f"{name} has shape {given}: it holds no point")
 
 
 class ArrayManifold(Manifold):
@@ -165,7 +167,7 @@ class ArrayManifold(Manifold):
     def _check_sizes(self, *names: str) -> None:
         """Make the named fields positive integers, or refuse them."""
         for name in names:
-            self._store(**{name: integer(getattr(self, name), f"{name} of {type(self).__name__}", least=1)})
+            self._store(**{name: size(getattr(self, name), f"{name} of {type(self).__name__}")})
 
     @property
     def isometric(self) -> bool:

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from retrax import _linalg
-from retrax._arguments import integer
+from retrax._arguments import size
 from retrax.manifolds.base import ArrayManifold, NamedTransport, Retraction
 from retrax.typing import Array
 
@@ -24,7 +24,7 @@ class Euclidean(ArrayManifold):
     def __post_init__(self) -> None:
         """Refuse sizes below 1."""
         super().__post_init__()
-        self._store(shape=tuple(integer(size, "each size of Euclidean(...)", least=1) for size in self.shape))
+        self._store(shape=tuple(size(one, "each size of Euclidean(...)") for one in self.shape))
 
     @property
     def ambient_shape(self) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from retrax import _linalg
-from retrax._arguments import integer
+from retrax._arguments import size
 from retrax.manifolds.base import Manifold
 from retrax.typing import Array
 
@@ -31,7 +31,7 @@ class Power(Manifold):
             isinstance(size, int) for size in self.manifold.ambient_shape
         ):
             raise TypeError(f"Power takes a manifold of single arrays, not {self.manifold}; use a Product of Powers")
-        self._store(shape=tuple(integer(size, "each size of Power(manifold, ...)", least=1) for size in self.shape))
+        self._store(shape=tuple(size(one, "each size of Power(manifold, ...)") for one in self.shape))
 
     @property
     def ambient_shape(self) -> tuple[int, ...]:

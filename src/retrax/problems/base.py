@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from retrax import _linalg, sampling, sources
+from retrax._arguments import real
 from retrax._tree import pytree, static
 from retrax.manifolds.base import Manifold
 from retrax.manifolds.power import Power
@@ -263,13 +264,15 @@ class Problem:
             )
         if data is None:
             raise TypeError("data is missing: give arrays, a memory-mapped array, or an iterable of batches")
+        if isinstance(sparse, str) or not isinstance(sparse, Sequence) or not all(isinstance(n, str) for n in sparse):
+            raise TypeError(f"sparse must name entries of the data, as ('rows',), not {sparse!r}")
         if sparse and not (isinstance(manifold, Power) and len(manifold.shape) == 1):
             raise ValueError(
                 f"sparse={sparse!r} needs a table of rows, as retrax.Power(manifold, rows), not {manifold}"
             )
         self.objective = Objective(loss, manifold, gradient, riemannian_gradient, gradients, tuple(sparse))
         self.data = data
-        self._optimum = optimum
+        self._optimum = None if optimum is None else real(optimum, "optimum")
         self._on_device: dict[str, Batch] = {}
 
     @property

@@ -154,7 +154,10 @@ def check_numbers(given: Any) -> np.ndarray:
             "a masked array has entries that are to be left out, which a run cannot do; "
             "use .filled(value), or keep only the samples without masked entries"
         )
-    array = np.asarray(given)
+    try:
+        array = np.asarray(given)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"a {type(given).__name__} cannot be made into one array ({error})") from None
     if array.dtype.kind in "fc" and array.dtype.itemsize > (8 if array.dtype.kind == "f" else 16):
         raise ValueError(f"numbers of dtype {array.dtype} have more digits than a run has; use .astype(numpy.float64)")
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

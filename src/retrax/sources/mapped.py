@@ -193,7 +193,12 @@ def open_npy(path: Any) -> np.ndarray:
     """An .npy file, mapped into memory."""
     if Path(path).suffix != ".npy":
         raise ValueError(f"{path}: only .npy files can be given by their path; for others use numpy.memmap")
-    return np.load(path, mmap_mode="r")
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {path}") from None
+    except (OSError, ValueError, EOFError) as error:
+        raise ValueError(f"{path} cannot be read as an array in NumPy's .npy format: {error}") from None
 
 
 def _root(array: Any) -> np.memmap | None:

@@ -31,7 +31,7 @@ class Stream:
     """
 
     def __init__(self, iterable: Iterable[Any], *, samples: bool = False, deterministic: bool = False) -> None:
-        if not hasattr(iterable, "__iter__"):
+        if not hasattr(iterable, "__iter__") or isinstance(iterable, type) or getattr(iterable, "ndim", 1) == 0:
             raise TypeError(f"a Stream needs something to iterate over, not {type(iterable).__name__}")
         if deterministic and hasattr(iterable, "__next__"):
             raise ValueError(
