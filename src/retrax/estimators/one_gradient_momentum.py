@@ -2,9 +2,9 @@
 
 from typing import Any, ClassVar
 
-from retrax._tree import combine, pytree, scale, subtract
+from retrax._tree import pytree, scale
 from retrax.estimators.base import Estimate, EvaluatesAll
-from retrax.manifolds.base import Manifold
+from retrax.manifolds.base import Manifold, plus
 from retrax.schedules import Schedule
 from retrax.typing import Array, Oracle, Point, Step, Tangent
 
@@ -36,8 +36,8 @@ class OneGradientMomentum(EvaluatesAll):
     ) -> tuple[Estimate, Tangent]:
         """The recursion, with one transport for what comes from the last point."""
         gradient, rho = oracle(x), self.rho(t)
-        carried = manifold.transport(last.point, x, subtract(last.vector, scale(self.gamma, memory)))
-        direction = combine(rho + self.gamma * (1 - rho), gradient, 1 - rho, carried)
+        carried = manifold.transport(last.point, x, plus(manifold, last.vector, -self.gamma, memory))
+        direction = plus(manifold, scale(rho + self.gamma * (1 - rho), gradient), 1 - rho, carried)
         return Estimate(direction, gradient), gradient
 
     def info(self, memory: Tangent, t: Any) -> dict[str, Array]:

@@ -43,24 +43,23 @@ class OrthonormalColumns(ArrayManifold):
 
 def polar(self: Any, x: Array, u: Array) -> Array:
     """R_x(u) = y (yᵀy)^(-1/2) with y = x + u."""
-    y = x + _bounded(u)
-    gram = y.mT @ y
-    found = _linalg.orthonormal_by_products(y, gram)
-    return _tidy_if_single(y @ _linalg.inverse_sqrt(gram)) if found is None else found
+    y = _moved(x, u)
+    found = _linalg.orthonormal_by_products(y)
+    return _tidy_if_single(y @ _linalg.inverse_sqrt(y.mT @ y)) if found is None else found
 
 
 def qr(self: Any, x: Array, u: Array) -> Array:
     """R_x(u) = Q of x + u = QR with R's diagonal positive, from the Cholesky factor Rᵀ of (x+u)ᵀ(x+u)."""
-    y = x + _bounded(u)
+    y = _moved(x, u)
     return _tidy_if_single(_linalg.divide_by_lower_transpose(y, _linalg.cholesky(y.mT @ y)))
 
 
-def _bounded(u: Array) -> Array:
-    """u with entries of at most ε^(-1/4): the columns of x + u then stay independent, with an error below √ε.
+def _moved(x: Array, u: Array) -> Array:
+    """x + u, with u's entries cut at ε^(-1/4): the columns then stay independent, with an error below √ε.
 
     So long a step ends where any longer one does, up to an angle of ε^(1/4).
     """
-    return _linalg.bounded(u, _linalg.epsilon(u) ** -0.25)
+    return _linalg.added_to(_linalg.bounded(u, _linalg.epsilon(u) ** -0.25), x)
 
 
 def tidy(x: Array) -> Array:

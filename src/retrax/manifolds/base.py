@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 from retrax import _linalg
 from retrax._arguments import size
-from retrax._tree import add, scale
+from retrax._tree import add, scale, tree_map
 from retrax.manifolds._fields import FrozenFields, aliased
 from retrax.typing import Array, Point, Tangent
 
@@ -211,6 +211,8 @@ def scaled(manifold: Manifold, numbers: Any, u: Tangent) -> Tangent:
 
 def plus(manifold: Manifold, u: Tangent, numbers: Any, v: Tangent) -> Tangent:
     """u + numbers · v."""
+    if getattr(numbers, "ndim", 0) == 0:
+        return tree_map(lambda a, b: _linalg.plus_scaled(a, numbers, b), u, v)
     return add(u, scaled(manifold, numbers, v))
 
 

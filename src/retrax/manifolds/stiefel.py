@@ -49,5 +49,6 @@ class Stiefel(_orthonormal.OrthonormalColumns):
     }
 
     def project(self, x: Array, z: Array) -> Array:
-        """z - x sym(xᵀz)."""
-        return _linalg.minus_product(z, x, _linalg.symmetric_part(x.mT @ z))
+        """z - x (a + aᵀ)/2 with a = xᵀz."""
+        a = x.mT @ z
+        return _linalg.minus_product(z, x, a + a.mT, 1 / 2)
