@@ -1,12 +1,14 @@
 """A ReLU network on MNIST, 784-128-64-10: the optimizers of `retrax.torch` beside tuned SGD with momentum and Adam.
 
-python benchmarks/torch_networks.py [--data FOLDER] [--seeds N] [--only NAME ...] [--out results.jsonl]
+python benchmarks/torch_networks.py [--data FOLDER] [--seeds FROM TO] [--only NAME ...] [--out results.jsonl]
+python benchmarks/torch_networks.py --table results.jsonl
 
 Batches of 128 out of 50,000 images, no schedule beside a method's own, the other 10,000 of the training file held out;
 one thread. An epoch is one gradient of every sample: a method that evaluates samples twice sees them half as often. A
 line gives per cent of errors after 3 and after 10 epochs: of the last iterate, the same under noise of one standard
 deviation, of the average of the iterates (torch's `AveragedModel` with the weights 9/(t+9) of Shamir & Zhang 2013), and
-of that under noise; and CPU seconds.
+of that under noise; and seconds of the steps, on the CPU and on the clock. Runs that the file has already are not made
+again. In the table, seeds below 10 choose a method's learning rate, for each column its own, and the others judge it.
 """
 
 import argparse
@@ -23,6 +25,19 @@ import retrax as rx
 import retrax.torch
 
 BATCH, EPOCHS, REPORTED = 128, 10, (3, 10)
+FIRST_JUDGE = 10
+"""Seeds below this one choose learning rates."""
+
+RATES = {
+    "MARS": (0.3, 1.0, 3.0),
+    "CSGDM": (0.3, 1.0, 3.0),
+    "RADAM": (0.1, 0.3, 1.0),
+    "RAMSGrad": (0.1, 0.3, 1.0),
+    "CRMSProp": (0.003, 0.01, 0.03),
+    "RASA": (0.003, 0.01, 0.03),
+    "RSGD": (0.3, 1.0, 3.0),
+}
+"""Of the methods of `retrax.torch` that need one."""
 
 Make = Callable[[torch.nn.Module], torch.optim.Optimizer]
 
@@ -60,23 +75,21 @@ def groups(model: torch.nn.Module) -> list[dict[str, Any]]:
 def contestants() -> dict[str, tuple[Make, int, bool]]:
     """Name to (optimizer, evaluations of a sample a step, orthonormal weights)."""
     found: dict[str, tuple[Make, int, bool]] = {}
-    found["RDoG"] = (lambda m: rx.torch.RDoG(m.parameters(), initial_distance=1e-4), 1, False)
+    found["RDoG"] = (lambda m: rx.torch.RDoG(m.parameters()), 1, False)
+    found["RDoG from 1e-4"] = (lambda m: rx.torch.RDoG(m.parameters(), initial_distance=1e-4), 1, False)
     for lr in (0.005, 0.01, 0.02, 0.05, 0.1):
         found[f"SGD {lr}"] = (lambda m, lr=lr: torch.optim.SGD(m.parameters(), lr=lr, momentum=0.9), 1, False)
     for lr in (3e-4, 1e-3, 2e-3, 4e-3, 8e-3):
         found[f"Adam {lr}"] = (lambda m, lr=lr: torch.optim.Adam(m.parameters(), lr=lr), 1, False)
-    found["RDoG orthonormal"] = (lambda m: rx.torch.RDoG(groups(m), initial_distance=1e-4), 1, True)
+    found["RDoG orthonormal"] = (lambda m: rx.torch.RDoG(groups(m)), 1, True)
     found["RSRM"] = (lambda m: rx.torch.RSRM(m.parameters()), 2, False)
     found["StormPlus"] = (lambda m: rx.torch.StormPlus(m.parameters()), 2, False)
-    found["RDoWG"] = (lambda m: rx.torch.RDoWG(m.parameters(), initial_distance=1e-4), 1, False)
-    found["NRDoG"] = (lambda m: rx.torch.NRDoG(m.parameters(), initial_distance=1e-4), 1, False)
-    for name, rates in (("MARS", (0.3, 1.0, 3.0)), ("CSGDM", (0.3, 1.0, 3.0)), ("RADAM", (0.1, 0.3, 1.0))):
+    found["RDoWG"] = (lambda m: rx.torch.RDoWG(m.parameters()), 1, False)
+    found["NRDoG"] = (lambda m: rx.torch.NRDoG(m.parameters()), 1, False)
+    for name, rates in RATES.items():
         for lr in rates:
             make = getattr(rx.torch, name)
             found[f"{name} {lr}"] = (lambda m, make=make, lr=lr: make(m.parameters(), lr=lr), 1, False)
-    for name, lr in (("CRMSProp", 0.01), ("RAMSGrad", 0.3), ("RASA", 0.01), ("RSGD", 1.0)):
-        make = getattr(rx.torch, name)
-        found[f"{name} {lr}"] = (lambda m, make=make, lr=lr: make(m.parameters(), lr=lr), 1, False)
     found["RSRM 0.3"] = (
         lambda m: rx.torch.RSRM(m.parameters(), lr=0.3, rho=0.5, rho_decay=False, decay=False),
         2,
@@ -109,7 +122,7 @@ def train(make: Make, points: int, orthonormal: bool, seed: int, images: torch.T
     average = torch.optim.swa_utils.AveragedModel(model, avg_fn=lambda mean, new, t: mean + (new - mean) * 9 / (t + 9))
     generator = torch.Generator().manual_seed(seed)
     report: dict[str, Any] = {}
-    seconds, batches = 0.0, len(images) // BATCH
+    seconds, clock, batches = 0.0, 0.0, len(images) // BATCH
     for step in range(1, EPOCHS * batches // points + 1):
         if (step - 1) % batches == 0:
             order = torch.randperm(len(images), generator=generator)
@@ -121,31 +134,88 @@ def train(make: Make, points: int, orthonormal: bool, seed: int, images: torch.T
             loss.backward()
             return loss
 
-        begin = time.process_time()
+        begin, clock_begin = time.process_time(), time.perf_counter()
         optimizer.step(closure)
         seconds += time.process_time() - begin
+        clock += time.perf_counter() - clock_begin
         if step % 5 == 0:
             average.update_parameters(model)
         if step * points in [epochs * batches // points * points for epochs in REPORTED]:
             found = [*errors(model, *held_out), *errors(average, *held_out)]
             report[str(round(step * points / batches))] = [round(value, 2) for value in found]
-    return {"errors": report, "seconds": round(seconds, 1)}
+    return {"errors": report, "seconds": round(seconds, 1), "clock": round(clock, 1)}
+
+
+def read(path: str) -> list[dict[str, Any]]:
+    """The lines of a file of results; none where there is no file."""
+    if not os.path.exists(path):
+        return []
+    with open(path) as file:
+        return [json.loads(line) for line in file]
+
+
+def print_table(rows: list[dict[str, Any]]) -> None:
+    """A line for each method: errors of the last iterate and of the average, medians and ranges over the judges."""
+    rows = [row for row in rows if "errors" in row]
+    families = dict.fromkeys(_family(row["name"]) for row in rows)
+    for family in families:
+        cells = []
+        for epochs in map(str, REPORTED):
+            for column, label in ((0, "last"), (2, "average")):
+                cells.append(f"{epochs} epochs, {label}: {_cell(rows, family, epochs, column)}")
+        judged = [row for row in rows if _family(row["name"]) == family and row["seed"] >= FIRST_JUDGE]
+        times = [np.median([row[key] for row in judged]) for key in ("seconds", "clock")] if judged else [np.nan] * 2
+        print(f"{family}\n  " + "\n  ".join(cells) + f"\n  {times[0]:.0f} s of CPU, {times[1]:.0f} s on the clock")
+
+
+def _family(name: str) -> str:
+    """The method without its learning rate."""
+    head, _, last = name.rpartition(" ")
+    return head if head and last.replace(".", "").replace("e-", "").isdigit() and "from" not in head else name
+
+
+def _cell(rows: list[dict[str, Any]], family: str, epochs: str, column: int) -> str:
+    """The errors at the rate that the choosers found best, and at the rate that the judges would have chosen."""
+
+    def by_name(judges: bool) -> dict[str, list[float]]:
+        found: dict[str, list[float]] = {}
+        for row in rows:
+            if _family(row["name"]) == family and (row["seed"] >= FIRST_JUDGE) == judges:
+                found.setdefault(row["name"], []).append(row["errors"][epochs][column])
+        return found
+
+    choosers, judges = by_name(False), by_name(True)
+    if not judges:
+        return "-"
+    shown = lambda name: (  # noqa: E731
+        f"{np.mean(judges[name]):.2f} [{min(judges[name]):.2f}, {max(judges[name]):.2f}] of {len(judges[name])}"
+    )
+    hindsight = min(judges, key=lambda name: np.mean(judges[name]))
+    known = {name: np.mean(values) for name, values in choosers.items() if name in judges}
+    chosen = min(known, key=lambda name: known[name]) if known else hindsight
+    return f"{shown(chosen)} ({chosen})" + (f"; in hindsight {shown(hindsight)} ({hindsight})" if known else "")
 
 
 def main() -> None:
     """Run what is asked for, a line of JSON for each run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default=os.environ.get("RETRAX_DATA"), help="the folder with MNIST's files")
-    parser.add_argument("--seeds", type=int, nargs=2, default=(0, 5), help="from, to (not included)")
+    parser.add_argument("--seeds", type=int, nargs=2, default=(10, 15), help="from, to (not included)")
     parser.add_argument("--only", nargs="*", help="names that a contestant's must begin with")
     parser.add_argument("--out", default="torch_networks.jsonl")
+    parser.add_argument("--table", help="run nothing; print what this file of results says")
     arguments = parser.parse_args()
+    if arguments.table:
+        return print_table(read(arguments.table))
+    done = {(row["name"], row["seed"]) for row in read(arguments.out)}
     torch.set_num_threads(1)
     images, labels = load(arguments.data)
     for name, (make, points, orthonormal) in contestants().items():
         if arguments.only and not any(name.startswith(prefix) for prefix in arguments.only):
             continue
         for seed in range(*arguments.seeds):
+            if (name, seed) in done:
+                continue
             try:
                 row = train(make, points, orthonormal, seed, images, labels)
             except RuntimeError as error:

@@ -33,3 +33,14 @@ def test_mnist_on_small_digits(tmp_path):
     (violation,) = re.findall(r"violation of the constraint: (\S+)", output)
     assert float(violation) < 1e-5
     assert (tmp_path / "figure.png").stat().st_size > 10_000
+
+
+def test_recurrent_on_small_digits(tmp_path):
+    options = ["--epochs", "4", "--seeds", "1", "--rates", "2e-3", "--width", "16", "--out", "runs.jsonl"]
+    output = run("torch_recurrent.py", *options, "--only", "AdamW, usual", "retrax", folder=tmp_path)
+    found = dict(re.findall(r"(.+): test error (\S+) %", output))
+    assert set(found) == {"AdamW, usual start", "retrax RADAM on Stiefel"}
+    assert float(found["retrax RADAM on Stiefel"]) < 60  # of ten classes, after 40 steps
+    smallest, largest = re.findall(r"singular values of W in \[(\S+), (\S+)\]", output)[-1]
+    assert smallest == largest == "1.0000"
+    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 4

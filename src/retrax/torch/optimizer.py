@@ -386,8 +386,11 @@ class RiemannianOptimizer(torch.optim.Optimizer):
 
     def _check_finite(self, moves: list[Move]) -> None:
         """Raise before anything is written if a new point or a new state holds NaN or infinite numbers."""
+        leaves = [leaf for move in moves for leaf in (move.point, *jax.tree.leaves(move.state))]
+        if _are_finite(leaves):
+            return
         for move in moves:
-            if all(_is_finite(leaf) for leaf in (move.point, *jax.tree.leaves(move.state))):
+            if _are_finite([move.point, *jax.tree.leaves(move.state)]):
                 continue
             members = move.bucket.members
             infinite = [one for one in members if one.grad is not None and not bool(one.grad.isfinite().all())]
@@ -510,11 +513,11 @@ def _riemannian(manifold: Manifold, x: Tensor, ambient: list[Any], sign: int) ->
     return gradient.clone() if gradient is ambient[0] else gradient
 
 
-def _is_finite(leaf: Any) -> bool:
-    """Whether a tensor has no NaN and no infinite entry: a sum has one if they have, and reads memory only once."""
-    if not (isinstance(leaf, Tensor) and leaf.is_floating_point()):
-        return True
-    return math.isfinite(leaf.sum()) or bool(leaf.isfinite().all())
+def _are_finite(leaves: list[Any]) -> bool:
+    """Whether no tensor has a NaN or an infinite entry: their sum has one if they have, and is looked at once."""
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_floating_point()]
+    total = sum((tensor.sum() for tensor in tensors), start=0.0)
+    return math.isfinite(total) or all(bool(tensor.isfinite().all()) for tensor in tensors)
 
 
 def _stacked(tensors: list[Any]) -> Tensor:
