@@ -6,8 +6,8 @@ FOLDER holds MNIST's files (or RETRAX_DATA names it); its images are averaged to
 scikit-learn's 8×8 digits are used, for a look. The state h ← shrink(h W + x V + b) has to carry what was read first
 through all pixels, and a W that is not orthogonal lets it fade or explode. The same network five times: AdamW from
 torch's usual start, AdamW from an orthogonal start, AdamW through torch's `parametrizations.orthogonal`, geoopt's
-RiemannianAdam (where geoopt is installed), and `rx.torch.RADAM` on the Stiefel manifold. Each has the learning rate that
-was best on the validation images with a seed of its own; the errors shown are those of other seeds on other images.
+RiemannianAdam (where geoopt is installed), and `rx.torch.RADAM` on the Stiefel manifold. Each has the learning rate
+that was best on the validation images with a seed of its own; the errors shown are other seeds' on other images.
 """
 
 import argparse

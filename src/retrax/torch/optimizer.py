@@ -516,7 +516,7 @@ def _riemannian(manifold: Manifold, x: Tensor, ambient: list[Any], sign: int) ->
 def _are_finite(leaves: list[Any]) -> bool:
     """Whether no tensor has a NaN or an infinite entry: their sum has one if they have, and is looked at once."""
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_floating_point()]
-    total = sum((tensor.sum() for tensor in tensors), start=0.0)
+    total = sum((tensor.sum().to(tensors[0].device) for tensor in tensors), start=0.0)
     return math.isfinite(total) or all(bool(tensor.isfinite().all()) for tensor in tensors)
 
 
