@@ -20,8 +20,13 @@ from retrax.experiments.summary import Curve, curves, exponent_text, setting_tex
 FORMATS = ("png", "pdf")
 DPI = 110
 
-# (experiment, axis) row by row; the paper's figures 1 to 4.
+# (experiment, axis) row by row; an overview with one experiment of each family, and the paper's figures 1 to 4.
 COMPOSITES: dict[str, tuple[str, int, tuple[tuple[str, str], ...]]] = {
+    "overview": (
+        "One of each: principal components, joint diagonalization, centroid",
+        3,
+        (("pca-mnist", "sfo"), ("ica-yaleb", "sfo"), ("rc-syn1", "sfo")),
+    ),
     "fig1": (
         "PCA problems on the Grassmann manifold",
         3,
@@ -99,12 +104,12 @@ def _cells(name: str, results: Results) -> list[tuple[str, ExperimentResult, str
 
 
 def drawn_composites(results: Results) -> list[str]:
-    """Which of the paper's figures there are results for."""
+    """Which of the composite figures there are results for."""
     return [name for name in COMPOSITES if _cells(name, results)]
 
 
 def draw_composites(results: Results, store: Store) -> list[Path]:
-    """The paper's figures, with the panels that have been run, in the paper's order and with its letters."""
+    """The overview and the paper's figures, with the panels that have been run, in order, with letters."""
     written = []
     for name in drawn_composites(results):
         title, columns, _ = COMPOSITES[name]

@@ -43,11 +43,11 @@ def opening(results: Results) -> list[str]:
 
 
 def composites(results: Results) -> list[str]:
-    """The paper's figures, as far as there are results for them."""
+    """An overview and the paper's figures, as far as there are results for them."""
     lines = [
         line for name in drawn_composites(results) for line in (f"![{COMPOSITES[name][0]}](figures/{name}.png)", "")
     ]
-    return ["## The paper's figures", "", *lines] if lines else []
+    return ["## An overview, and the paper's figures", "", *lines] if lines else []
 
 
 def overview(results: Results) -> list[str]:
