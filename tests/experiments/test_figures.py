@@ -5,7 +5,7 @@ import math
 import pytest
 
 from retrax.experiments import figures, series, styles, summary
-from retrax.experiments.specs import EXPERIMENTS
+from retrax.experiments.specs import ENTRIES, EXPERIMENTS
 from retrax.experiments.storage import Store
 
 from .conftest import made_complexity, made_result, made_series
@@ -103,6 +103,13 @@ def test_series_of_a_figure_differ_in_colour_dash_and_marker(name):
         looks = [styles.style_of(one.key, position) for position, one in enumerate(shown)]
         assert len({look.light for look in looks}) == len(looks)
         assert len({look.dark for look in looks}) == len(looks)
+        assert len({(look.dash, look.marker) for look in looks}) == len(looks)
+
+
+def test_the_rows_of_table_1_and_their_variations_differ_in_dash_or_marker():
+    for varied in (False, True):
+        shown = [entry for entry in ENTRIES if entry.varied == varied]
+        looks = [styles.style_of(entry.key, position) for position, entry in enumerate(shown)]
         assert len({(look.dash, look.marker) for look in looks}) == len(looks)
 
 

@@ -10,6 +10,7 @@ from sklearn.datasets import load_digits
 import retrax as rx
 from retrax._precision import precision
 from retrax.problems.base import BatchOracle
+from retrax.step_sizes import secant
 
 from .small_problems import MANIFOLDS, SAMPLES, batches, case, product_problem
 
@@ -79,7 +80,8 @@ class ByHand:
             faster = max(WEIGHT, 2 / (self.moves + 1))
             self.smoothness += faster * (delta / step_squared - self.smoothness)
             self.secant += faster * (delta / length**2 - self.secant)
-            self.size = min(2 * self.size, SAFETY / np.sqrt(self.secant))
+            boldness = min(5, max(1, len(near) / 5) ** 0.5)
+            self.size = min(2 * self.size, SAFETY * boldness / np.sqrt(self.secant))
         self.rhos.append(rho)
         self.rested += not moving
         return self._worth_it()
@@ -123,6 +125,17 @@ def test_rests_are_those_computed_by_hand(driver):
     np.testing.assert_allclose(result.history["rho"][2:], expected.rhos, rtol=1e-6)
     np.testing.assert_allclose(result.x, expected.points[-1], rtol=0, atol=1e-8)
     assert np.sum(result.history["step_size"][1:-1] == 0) == expected.rested
+
+
+def test_larger_batches_take_longer_steps():
+    """Of 20 samples: c = 0.2, as computed by hand."""
+    expected, result = by_hand_and_by_retrax("grassmann polar projection", 40, "eager", batch_size=20)
+    np.testing.assert_allclose(result.x, expected.points[-1], rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize(("samples", "factor"), [(1, 1.0), (5, 1.0), (20, 2.0), (125, 5.0), (10**6, 5.0)])
+def test_the_step_grows_like_the_root_of_the_batch_within_bounds(samples, factor):
+    assert secant._boldness(samples) == factor
 
 
 def test_the_compiled_steps_are_the_same():

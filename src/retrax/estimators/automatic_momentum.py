@@ -117,6 +117,7 @@ class AutomaticMomentum:
             direction,
             pair.gradient,
             Anchored(last.point, pair.elsewhere),
+            pair.samples,
             one_step_back=True,
             moves=self._moves(squares.direction, memory),
             squares=squares,

@@ -25,6 +25,8 @@ class Estimate(NamedTuple):
     """The plain mini-batch gradient at the same point, of which scalings take moments."""
     elsewhere: Anchored | None = None
     """The second gradient of a pair, on the samples of `gradient`, with its base point; not transported."""
+    samples: int = 1
+    """Of which `gradient` and `elsewhere` are means."""
     one_step_back: bool = False
     """Whether `elsewhere` is the point that the last step was taken from."""
     moves: Array | None = None

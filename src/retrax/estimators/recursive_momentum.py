@@ -31,7 +31,7 @@ class RecursiveMomentum(Memoryless):
         correction = manifold.transport(last.point, x, subtract(last.vector, previous_gradient))
         direction = plus(manifold, gradient, 1 - self.rho(t), correction)
         elsewhere = Anchored(last.point, previous_gradient)
-        return Estimate(direction, gradient, elsewhere, one_step_back=True), ()
+        return Estimate(direction, gradient, elsewhere, oracle.size, one_step_back=True), ()
 
     def info(self, memory: tuple[()], t: Any) -> dict[str, Array]:
         """ρ_t."""

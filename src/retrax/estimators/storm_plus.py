@@ -51,7 +51,9 @@ class StormPlus(EvaluatesAll):
         carried = manifold.transport(last.point, x, subtract(last.vector, previous_gradient))
         direction = plus(manifold, gradient, 1 - rho, carried)
         elsewhere = Anchored(last.point, previous_gradient)
-        estimate = Estimate(direction, gradient, elsewhere, one_step_back=True, next_weight=_weight(squares))
+        estimate = Estimate(
+            direction, gradient, elsewhere, oracle.size, one_step_back=True, next_weight=_weight(squares)
+        )
         return estimate, StormPlusMemory(squares, rho)
 
     def info(self, memory: StormPlusMemory, t: Any) -> dict[str, Array]:

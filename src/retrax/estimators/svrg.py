@@ -35,4 +35,4 @@ class SVRG(EvaluatesAll):
         gradient, at_anchor = oracle.pair(x, memory.point)
         correction = manifold.transport(memory.point, x, subtract(at_anchor, memory.vector))
         elsewhere = Anchored(memory.point, at_anchor)
-        return Estimate(subtract(gradient, correction), gradient, elsewhere), memory
+        return Estimate(subtract(gradient, correction), gradient, elsewhere, oracle.size), memory

@@ -235,7 +235,7 @@ def _draw_complexity(axis: Any, entries: list[ComplexityResult], title: str) -> 
     axis.set_ylabel("SFO until E‖grad F‖ ≤ ε")
     axis.set_title(title, fontsize=8)
     axis.legend(
-        loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, fontsize=6, frameon=False, handlelength=4.5,
+        loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=1, fontsize=6, frameon=False, handlelength=4.5,
         title="exponent [95 %]", title_fontsize=6,
     )  # fmt: skip
 

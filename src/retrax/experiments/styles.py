@@ -51,5 +51,7 @@ def style_of(key: str, position: int) -> Style:
     method = next((name for name in sorted(METHODS, key=len, reverse=True) if f"-{key}".endswith(f"-{name}")), None)
     if method is not None:
         return METHODS[method]
-    place = position % len(_SEQUENCE)
-    return Style(_SEQUENCE[place], _SEQUENCE_DARK[place], _DASHES[place], _MARKERS[place])
+    lap, place = divmod(position, len(_SEQUENCE))
+    # A second lap through the colours has other dashes and markers beside them.
+    dash, marker = _DASHES[(place + 3 * lap) % len(_DASHES)], _MARKERS[(place + 2 * lap) % len(_MARKERS)]
+    return Style(_SEQUENCE[place], _SEQUENCE_DARK[place], dash, marker)

@@ -1,5 +1,6 @@
 """The step size c / L̂, where L̂ is the smoothness of mini-batches: pairs of gradients on one batch measure it."""
 
+import math
 from typing import Any, ClassVar, NamedTuple
 
 from retrax import _linalg
@@ -10,6 +11,8 @@ from retrax.typing import Anchored, Array, Point, Tangent
 
 _ROUNDINGS = 32
 """A difference of gradients counts from so many rounding errors of a gradient on."""
+
+USUAL_SAMPLES, MOST_BOLDNESS = 5, 5.0
 
 
 class SecantMemory(NamedTuple):
@@ -30,8 +33,10 @@ class Secant:
     """η_t = min(2 η_{t-1}, c / L̂_t), where L̂² is a running mean of ‖grad f_S(x) - T grad f_S(y)‖² / ‖x - y‖².
 
     Both gradients are on one batch, so L̂ is the smoothness *of mini-batches*, the number that Theorem 1 of the paper
-    asks for. The mean gives pair number k the weight max(`weight`, 2/(k+1)). The first step, for which there is no
-    pair, has the length `first_length`.
+    asks for. c is `safety` for batches of up to 5 samples and grows like √b from there, to five times that: the noise
+    of the difference, which is what limits the step, falls like 1/√b where L̂ itself does not. The mean gives pair
+    number k the weight max(`weight`, 2/(k+1)). The first step, for which there is no pair, has the length
+    `first_length`.
     """
 
     safety: float = 0.1
@@ -53,7 +58,7 @@ class Secant:
         else:
             norm, smoothness, pairs = self._measured(manifold, x, direction, estimate, memory)
         first = self.first_length / _linalg.positive(norm)
-        bound = self.safety / _linalg.positive(xp.sqrt(smoothness))
+        bound = self.safety * _boldness(estimate.samples) / _linalg.positive(xp.sqrt(smoothness))
         grown = xp.where(2 * memory.size < bound, 2 * memory.size, bound)
         size = xp.where(pairs > 0, xp.where(memory.length > 0, grown, memory.size), first)
         length = size * norm
@@ -77,6 +82,11 @@ class Secant:
         weight = _linalg.at_least(2 / (pairs + 1), self.weight)
         smoothness = xp.where(seen, memory.smoothness + weight * (found - memory.smoothness), memory.smoothness)
         return _linalg.safe_sqrt(norm), smoothness, pairs
+
+
+def _boldness(samples: int) -> float:
+    """By how much longer steps may be with pairs of so many samples than with pairs of `USUAL_SAMPLES`."""
+    return min(MOST_BOLDNESS, math.sqrt(max(1.0, samples / USUAL_SAMPLES)))
 
 
 def _squares(manifold: Manifold, x: Point, direction: Tangent, estimate: Estimate, back: Anchored) -> Squares:
