@@ -44,6 +44,7 @@ __all__ = [
     "Sweep",
     "Symmetric",
     "TerminatedRun",
+    "cache",
     "check_gradient",
     "check_retraction",
     "check_transport",

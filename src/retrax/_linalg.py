@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from retrax import _jacobi, _kernel, _lapack, _triangular
+from retrax import _jacobi, _kernel, _lapack, _logarithm, _triangular
 from retrax.typing import Array
 
 _lapack.prevent_deadlocks()
@@ -376,6 +376,21 @@ def symmetric_exp(a: Array) -> Array:
 def symmetric_log(a: Array) -> Array:
     """log(a) of a symmetric positive definite matrix."""
     return symmetric_functions(a, "log")[0]
+
+
+def _log_by_eigenvalues(lower: Array, y: Array) -> Array:
+    inverse = inverse_of_lower(lower)
+    return symmetric_log(symmetric_part(inverse @ y @ inverse.mT))
+
+
+_log_by_products = _logarithm.quotient_log(_log_by_eigenvalues)
+
+
+def log_of_quotient(lower: Array, y: Array) -> Array:
+    """log(L⁻¹ y L⁻ᵀ) for a lower factor L and symmetric positive definite y."""
+    if (is_traced(lower) or is_traced(y)) and not _kernel.suits(lower) and not _kernel.suits(y):
+        return _log_by_products(lower, y)
+    return _log_by_eigenvalues(lower, y)
 
 
 def symmetric_sqrt(a: Array) -> Array:

@@ -4,6 +4,7 @@
 from retrax._tree import pytree, static
 from retrax.checkpoint import Checkpoint
 from retrax.checks import check_gradient, check_retraction, check_transport
+from retrax.drivers.cache import cache
 from retrax.manifolds import (
     SPD,
     Euclidean,

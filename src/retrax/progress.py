@@ -1,14 +1,18 @@
 """A progress line for one run, shown on a terminal only unless asked for."""
 
+import contextlib
 import importlib.util
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 _SECONDS_BETWEEN_LINES = 1.0
+_SECONDS_OF_SILENCE = 2.0
 
 
 class ProgressLine:
@@ -21,11 +25,10 @@ class ProgressLine:
         self._bar: Any = None
         self._name, self._steps = name, steps
         self._next_line = float("inf")
-        if show is None:
-            show = sys.stderr.isatty()
-        if show and not importlib.util.find_spec("rich"):
+        self._shown = sys.stderr.isatty() if show is None else show
+        if self._shown and not importlib.util.find_spec("rich"):
             self._next_line = time.monotonic()
-        elif show:
+        elif self._shown:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -43,6 +46,25 @@ class ProgressLine:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+    @contextlib.contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Around what a first call compiles: says so, should it last."""
+        text = f"{self._name}: compiling its steps; retrax.cache(directory) would keep them for the next process"
+        timer = threading.Timer(_SECONDS_OF_SILENCE, self._say, [text])
+        timer.daemon = True
+        if self._shown:
+            timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _say(self, text: str) -> None:
+        if self._bar is not None:
+            self._bar.console.print(text, highlight=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
 
     def moved(self, step: int) -> None:
         """Show how far the run is."""

@@ -233,10 +233,11 @@ class Run:
         peers = Peers(self.settings.several_processes)
         with precision(self.settings.dtype), watch.line as line, self._interruptible(), peers:
             line.moved(self.step)
-            self._compile(Stretch(1, 1, self.plan.large_batch_size(1), True, 0))
-            if self.plan.steps != 1 and self.plan.restart_every != 1:
-                self._compile(Stretch(2, 1, self.plan.batch_size(2), False, 0))
-            reason = self._look(watch) if not self.history.rows else self._converged(watch)
+            with line.compiling():
+                self._compile(Stretch(1, 1, self.plan.large_batch_size(1), True, 0))
+                if self.plan.steps != 1 and self.plan.restart_every != 1:
+                    self._compile(Stretch(2, 1, self.plan.batch_size(2), False, 0))
+                reason = self._look(watch) if not self.history.rows else self._converged(watch)
             if self._source.resident:
                 return self._loop(self._pieces(), watch, reason)
             with contextlib.closing(Prefetch(self._pieces(), stop=lambda: self._signal is not None)) as ahead:

@@ -61,3 +61,16 @@ def test_no_line_where_nobody_looks(terminal, capsys):
     rx.minimize(problem(), rx.rsgd(0.01), steps=5, batch_size=1)
     assert terminal.getvalue() == ""
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("progress", "slow", "said"), [(True, True, True), (True, False, False), (False, True, False)])
+def test_a_first_call_that_lasts_says_what_it_does(terminal, capsys, monkeypatch, progress, slow, said):
+    monkeypatch.setattr("retrax.progress._SECONDS_OF_SILENCE", 0.2 if slow else 60)
+
+    def compile_slowly(self, x, state, payload):
+        time.sleep(0.5)
+
+    monkeypatch.setattr("retrax.drivers.eager.EagerDriver.compile_advance", compile_slowly)
+    rx.minimize(problem(), rx.rsgd(0.01), steps=3, record=3, batch_size=1, driver="eager", progress=progress)
+    assert ("RSGD: compiling its steps" in terminal.getvalue()) == said
+    assert capsys.readouterr().err == ""

@@ -12,6 +12,8 @@ from typing import Any
 
 import jax
 
+from retrax.drivers import cache
+
 MOST = 40
 """So many programs are kept; a run needs three. What is dropped and asked for again is compiled again."""
 
@@ -29,7 +31,8 @@ def compiled(
             _kept.move_to_end(key)
             return _kept[key]
     # A function of its own for each program: JAX drops what it knows of it together with the function.
-    program = jax.jit(functools.partial(function, *statics), compiler_options=options).lower(*arguments).compile()
+    lowered = jax.jit(functools.partial(function, *statics), compiler_options=options).lower(*arguments)
+    program = cache.compiled(lowered, options)
     with _lock:
         _kept[key] = program
         while len(_kept) > MOST:

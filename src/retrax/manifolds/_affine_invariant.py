@@ -66,12 +66,12 @@ def gradient(x: Array, ambient_gradient: Array) -> Array:
 def logarithm(x: Array, y: Array) -> Array:
     """Log_x(y) = L log(L⁻¹ y L⁻ᵀ) Lᵀ."""
     lower = _linalg.cholesky(x)
-    return congruence(lower, _linalg.symmetric_log(_linalg.whiten(lower, y)))
+    return congruence(lower, _linalg.log_of_quotient(lower, y))
 
 
 def distance(x: Array, y: Array) -> Array:
     """‖log(L⁻¹ y L⁻ᵀ)‖_F."""
-    logarithm = _linalg.symmetric_log(_linalg.whiten(_linalg.cholesky(x), y))
+    logarithm = _linalg.log_of_quotient(_linalg.cholesky(x), y)
     return _linalg.safe_sqrt(_linalg.frobenius(logarithm, logarithm))
 
 

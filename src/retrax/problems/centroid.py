@@ -32,8 +32,7 @@ def riemannian_gradient(x: Array, batch: Array) -> Array:
 
 def _whitened_logarithms(x: Array, batch: Array) -> tuple[Array, Array]:
     lower = _linalg.cholesky(x)
-    inverse = _linalg.inverse_of_lower(lower)
-    return lower, _linalg.symmetric_log(_linalg.symmetric_part(inverse @ batch @ inverse.mT))
+    return lower, _linalg.log_of_quotient(lower, batch)
 
 
 class Centroid(Problem):
