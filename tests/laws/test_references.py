@@ -455,3 +455,37 @@ def test_a_product_with_vectors_is_the_matrix(backend):
         assert gap(u, backend(whole, "project", beside(x), beside(z))[..., :2]) <= 1e-13
         assert gap(beside(backend(alone, "retract", x, u)), backend(whole, "retract", beside(x), beside(u))) <= 1e-12
     alone.check_point(alone.random_point(z))
+
+
+@pytest.mark.parametrize(
+    ("ours", "name", "arguments"),
+    [
+        (Sphere(5, retraction="exp"), "Sphere", (5,)),
+        (Oblique(4, 3, retraction="exp"), "Oblique", (4, 3)),
+        (Stiefel(6, 3, retraction="qr"), "Stiefel", (6, 3)),
+        (Grassmann(6, 3, retraction="exp"), "Grassmann", (6, 3)),
+        (SPD(4), "SymmetricPositiveDefinite", (4,)),
+        (Positive(3, 2), "Positive", (3, 2)),
+        (PoincareBall(4), "PoincareBall", (4,)),
+    ],
+    ids=str,
+)
+def test_manifolds_are_pymanopt_s(ours, name, arguments):
+    """Metric, gradient, and exponential and distance (on Stiefel qr) at ten random points of pymanopt's."""
+    manifolds = pytest.importorskip("pymanopt.manifolds")
+    theirs, rng = getattr(manifolds, name)(*arguments), np.random.default_rng(16)
+    for _ in range(10):
+        x, step = ours.random_point(rng.standard_normal((2, *ours.ambient_shape)))
+        ambient = rng.standard_normal(x.shape)
+        ambient = symmetric(ambient) if name.startswith("Symmetric") else ambient
+        gradient = theirs.euclidean_to_riemannian_gradient(x, ambient)
+        assert gap(ours.gradient(x, ambient), gradient) <= 1e-12 * max(1, largest(gradient))
+        u = gradient / max(1, theirs.norm(x, gradient))
+        assert float(ours.norm(x, u)) == pytest.approx(theirs.norm(x, u), rel=1e-12)
+        moved = theirs.retraction(x, u) if name == "Stiefel" else theirs.exp(x, u)
+        if name == "Grassmann":  # another basis of the same subspace
+            assert gap(ours.retract(x, u) @ ours.retract(x, u).T, moved @ moved.T) <= 1e-12
+        else:
+            assert gap(ours.retract(x, u), moved) <= 1e-12 * max(1, largest(moved))
+        if name != "Stiefel":
+            assert float(ours.distance(x, step)) == pytest.approx(theirs.dist(x, step), rel=1e-7)
