@@ -249,6 +249,22 @@ def test_too_much_in_a_zip(archives, monkeypatch):
     fails("yaleb", archives.folder, "CroppedYale.zip is refused", "bytes together")
 
 
+def test_too_much_in_a_gzip(archives, monkeypatch):
+    archives.covtype()
+    monkeypatch.setattr(formats, "LARGEST_MEMBER", 500)
+    fails("covtype", archives.folder, "covtype.data.gz is refused", "claims 501 bytes")
+
+
+def test_too_many_pixels(archives, monkeypatch):
+    archives.kylberg()
+    with monkeypatch.context() as patched:
+        patched.setattr(formats, "LARGEST_IMAGE", 10)
+        fails("kylberg", archives.folder, "an image claims")
+    monkeypatch.setattr(formats, "_check_total", lambda path, sizes: None)  # small files, large images
+    monkeypatch.setattr(formats, "LARGEST_TOTAL", 10)
+    fails("kylberg", archives.folder, "more than 10 bytes together")
+
+
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
 def test_long_header_in_a_tar_is_refused(archives, kind):
     with tarfile.open(archives.folder / "cifar-100-binary.tar.gz", "w:gz") as archive:

@@ -2,8 +2,12 @@
 
 import contextlib
 import errno
+import functools
+import http.server
 import os
+import threading
 import warnings
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +16,17 @@ import pytest
 import retrax as rx
 from retrax import _files
 from retrax.checkpoint import Checkpoint
+from retrax.datasets import DataError, fetch, load
 from retrax.experiments import storage
 from retrax.experiments.specs import UsageError
 
 X = np.random.default_rng(0).standard_normal((50, 3))
+
+
+CALLS = (
+    *((os, name) for name in ("fsync", "replace", "rename", "mkdir", "chmod")),
+    *((Path, name) for name in ("unlink", "touch")),
+)
 
 
 class Failing:
@@ -23,14 +34,14 @@ class Failing:
 
     def __init__(self, monkeypatch, number):
         self.count, self.at, self.error = 0, -1, number
-        for owner, name in ((_files.os, "fsync"), (_files.os, "replace"), (Path, "mkdir"), (Path, "unlink")):
+        for owner, name in CALLS:
             monkeypatch.setattr(owner, name, self._failing(getattr(owner, name)))
         original = Path.open
 
         def open_(path, *arguments, **options):
             self._step()
             file = original(path, *arguments, **options)
-            if "x" in file.mode:
+            if "x" in file.mode or "w" in file.mode:
                 file = Written(file, self)
             return file
 
@@ -69,6 +80,9 @@ class Written:
         self.failing._step()
         self.file.flush()
 
+    def tell(self):
+        return self.file.tell()
+
     def fileno(self):
         return self.file.fileno()
 
@@ -101,8 +115,10 @@ def test_a_run_survives_every_failing_call(number, tmp_path, monkeypatch):
         assert not list(directory.glob(_files.TEMPORARY))
 
 
-def test_a_result_is_written_or_refused_by_name(tmp_path, monkeypatch):
-    failing = Failing(monkeypatch, errno.ENOSPC)
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_a_result_is_written_or_refused_by_name(number, tmp_path, monkeypatch):
+    failing = Failing(monkeypatch, number)
+    storage.prepare(tmp_path)
     storage.write_json(tmp_path / "counted.json", {"a": 1})
     total, path = failing.count, tmp_path / "result.json"
     for at in range(total):
@@ -113,3 +129,58 @@ def test_a_result_is_written_or_refused_by_name(tmp_path, monkeypatch):
         failing.at = -1
         assert path.read_text() in ("old", '{"a":1}\n')
         assert [one.name for one in tmp_path.iterdir()].count("result.json") == 1
+
+
+def test_a_folder_for_results_is_refused_before_anything_is_computed(tmp_path, monkeypatch):
+    failing = Failing(monkeypatch, errno.EROFS)
+    storage.prepare(tmp_path / "counted")
+    for at in range(failing.count):
+        failing.count, failing.at = 0, at
+        with pytest.raises(UsageError, match=r"cannot write to .*Read-only file system"):
+            storage.prepare(tmp_path / str(at))
+        failing.at = -1
+
+
+@pytest.fixture
+def address(tmp_path, monkeypatch):
+    """Where a small official file is served."""
+    monkeypatch.setenv("NO_PROXY", "*")
+    served = tmp_path / "served"
+    served.mkdir()
+    with zipfile.ZipFile(served / "CroppedYale.zip", "w") as archive:
+        archive.writestr("yaleB01_P00A+000E+00.pgm", b"P5 2 2 255\n" + bytes(4))
+    handler = functools.partial(Quiet, directory=str(served))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join(5)
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format, *arguments):
+        pass
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_a_download_is_whole_or_not_there(number, address, tmp_path, monkeypatch):
+    failing = Failing(monkeypatch, number)
+    fetch("yaleb", tmp_path / "counted", base_url=address)
+    total = failing.count
+    assert total > 8
+    refused = 0
+    for at in range(total):
+        folder = tmp_path / str(at)
+        failing.count, failing.at = 0, at
+        try:
+            fetch("yaleb", folder, base_url=address)
+        except DataError as error:
+            refused += 1
+            assert "could not download" in str(error)  # noqa: PT017
+        failing.at = -1
+        left = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+        assert left <= {"CroppedYale.zip", "CroppedYale.zip.sha256"}
+        fetch("yaleb", folder, base_url=address)  # the same again, on a disk that works
+        assert len(load("yaleb", folder).data) == 1
+    assert refused > 4

@@ -102,6 +102,9 @@ def _download(archive: Archive, url: str, path: Path, report: Progress | None, h
     except OSError as error:
         raise DataError(f"could not download {url} ({_reason(error)}): {help_text}") from error
     except ValueError as error:
+        cause = error.__cause__
+        if isinstance(cause, OSError) and cause.errno is not None:  # the disk's fault, found in reading it again
+            raise DataError(f"could not download {url} ({_reason(cause)}): {help_text}") from error
         raise DataError(
             f"{url} sent something else than {path.name}: {_complaint(archive)}; nothing was kept"
         ) from error

@@ -30,6 +30,8 @@ from .memory import read_array
 LARGEST_MEMBER = 1 << 30
 # The largest, Kylberg's textures, has 1.5 GB of pixels.
 LARGEST_TOTAL = 2 << 30
+# Pixels of one image; those of these sets have at most 576×576.
+LARGEST_IMAGE = 1 << 22
 # What a tar says of a member beyond its fixed header (a long name, attributes): read at once, before anything else.
 LARGEST_TAR_HEADER = 1 << 16
 
@@ -61,6 +63,14 @@ def reading(path: Path) -> Iterator[None]:
         if isinstance(error, PermissionError | FileNotFoundError | IsADirectoryError):
             raise DataError(f"{path} cannot be opened ({reason})") from error
         raise DataError(f"{path} is damaged or incomplete ({reason}): remove it and fetch it again") from error
+
+
+def read_gzip(path: Path) -> bytes:
+    """What a gzipped file holds, up to a bound."""
+    with reading(path), gzip.open(path, "rb") as file:
+        content = file.read(LARGEST_MEMBER + 1)
+        _check_size(path, path.stem, len(content))
+    return content
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
@@ -98,6 +108,8 @@ def read_png(content: bytes, mode: str) -> NDArray[np.uint8]:
 
     try:
         with Image.open(io.BytesIO(content), formats=("PNG",)) as image:
+            if image.width * image.height > LARGEST_IMAGE:
+                raise DataError(f"an image claims {image.width}×{image.height} pixels, more than any of these sets has")
             return np.asarray(image.convert(mode))
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise ValueError(str(error)) from error

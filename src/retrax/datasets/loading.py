@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import io
 import os
 import re
 import warnings
@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import formats
 from .checksums import check_recorded
 from .errors import DataError
-from .formats import read_idx, read_npz, read_pgm, read_png, reading, tar_members, zip_members
+from .formats import read_gzip, read_idx, read_npz, read_pgm, read_png, reading, tar_members, zip_members
 from .images import area_matrix, grey
 from .memory import aligned_empty
 from .registry import RegistryEntry, data_directory, find_source, require_files
@@ -147,9 +148,10 @@ def _read_mnist(paths: list[Path], progress: Progress | None) -> Arrays:
 
 
 def _read_covtype(paths: list[Path], progress: Progress | None) -> Arrays:
-    with reading(paths[0]), gzip.open(paths[0], "rt", encoding="ascii") as file, warnings.catch_warnings():
+    content = read_gzip(paths[0])
+    with reading(paths[0]), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of an empty file, which the check below reports
-        table = np.loadtxt(file, delimiter=",", dtype=np.int16, ndmin=2)
+        table = np.loadtxt(io.BytesIO(content), delimiter=",", dtype=np.int16, ndmin=2)
     if table.shape[1] != 55:
         raise DataError(f"{paths[0]} has {table.shape[1]} columns, not 54 features and a label")
     labels = table[:, 54]
@@ -198,11 +200,14 @@ def _read_coil100(paths: list[Path], progress: Progress | None) -> Arrays:
 
 
 def _read_kylberg(paths: list[Path], progress: Progress | None) -> Arrays:
-    names, images = [], []
+    names, images, total = [], [], 0
     for match, content in zip_members(paths, re.compile(r"([a-z]+\d)-[a-z]-p\d+\.png"), progress):
         with reading(paths[0]):
             images.append(read_png(content, "L"))
         names.append(match[1])
+        total += images[-1].nbytes
+        if total > formats.LARGEST_TOTAL:
+            raise DataError(f"{paths[0]} is refused: its images have more than {formats.LARGEST_TOTAL} bytes together")
     codes = {texture: code for code, texture in enumerate(sorted(set(names)))}
     return _stack(paths[0], [(codes[name], image) for name, image in zip(names, images, strict=True)])
 
