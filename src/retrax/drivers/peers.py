@@ -2,7 +2,8 @@
 
 JAX notices a lost process after 100 seconds, and one that only stands still not at all. Here each process writes a
 count into JAX's key-value store twice a second and looks at the others'. One that stands still for ten seconds ends
-the rest, each with one line: a thread that waits in a message cannot be woken by an exception.
+the rest, each with one line: a thread that waits in a message cannot be woken by an exception. Where a message itself
+fails, because the process at its other end is gone, that line comes at once: a moment later JAX would abort.
 """
 
 import contextlib
@@ -42,8 +43,11 @@ class Peers:
             threading.Thread(target=work, name="retrax-peers", daemon=True).start()
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        # After a message that failed, the watch goes on: Python's end would wait for the lost process.
-        if self._client is None or _is_failed_message(error):
+        if self._client is None:
+            return
+        if _is_failed_message(error):
+            self._end(f"a message from another process failed ({_first_line(error)})")
+        if isinstance(error, jax.errors.JaxRuntimeError):  # The watch goes on: Python's end would wait for the others.
             return
         self._stopped.set()
         if kind is None:
@@ -75,11 +79,11 @@ class Peers:
         while not self._stopped.wait(BEAT):
             for process, heard in self._heard.items():
                 if process in self._counts and time.monotonic() - heard > PATIENCE:
-                    self._end(process)
+                    self._end(f"process {process} has not been heard of for {PATIENCE:g} seconds")
 
-    def _end(self, process: int) -> None:
+    def _end(self, reason: str) -> None:
         print(
-            f"retrax: process {process} has not been heard of for {PATIENCE:g} seconds, so process {self._me} ends; "
+            f"retrax: {reason}, so process {self._me} ends; "
             "start them again with resume=True to go on from the last checkpoint",
             file=sys.stderr,
             flush=True,
@@ -89,7 +93,11 @@ class Peers:
 
 def _is_failed_message(error: Any) -> bool:
     """Whether an exception comes from a message between processes; JAX gives those of gloo as ValueError."""
-    return isinstance(error, jax.errors.JaxRuntimeError) or "Gloo" in str(error)
+    return "Gloo" in str(error)
+
+
+def _first_line(error: Any) -> str:
+    return str(error).splitlines()[0].rsplit("] ", 1)[-1]
 
 
 def _client() -> Any:
