@@ -81,6 +81,7 @@ def contenders() -> dict[str, Callable[[np.ndarray], np.ndarray]]:
 
     return {
         "**Retrax JADE**": lambda X: retrax.sklearn.JADE().fit(X).components_,
+        "**Retrax JADE, refine=True**": lambda X: retrax.sklearn.JADE(refine=True).fit(X).components_,
         "**Retrax SOBI**": lambda X: retrax.sklearn.SOBI().fit(X).components_,
         "FastICA, logcosh": fast_ica("logcosh"),
         "FastICA, cube": fast_ica("cube"),

@@ -127,7 +127,7 @@ def _compare(name: str, here: pathlib.Path, mapped: bool, sample: int) -> Iterat
     best = 0.0
     for label, kind, options in contenders(shape[1]):
         # Each batch of IncrementalPCA costs the same: of a large file, a part tells time and memory.
-        rows = sample if kind == "incremental" and shape[0] > sample else None
+        rows = sample if mapped and kind == "incremental" and shape[0] > sample else None
         arguments = {"folder": str(here), "contender": kind, "options": options, "mapped": mapped, "rows": rows}
         found = measure("benchmarks.estimators.pca:fit", **arguments)
         variance = explained(here, found["model"])

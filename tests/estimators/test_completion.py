@@ -1,11 +1,14 @@
 """Matrix completion: a matrix of low rank is found again; scikit-learn's checks run with rows made into places."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import retrax as rx
 from retrax.sklearn import MatrixCompletion
 
 
@@ -39,20 +42,25 @@ def low_rank(rows=40, columns=30, rank=2, seed=0):
 
 def test_entries_left_out_are_found():
     X, y = low_rank()
-    model = MatrixCompletion(4, reg=0.05, max_iter=1000, tol=1e-4, random_state=0).fit(X[:900], y[:900])
+    model = MatrixCompletion(4, reg=1e-3, max_iter=1000, tol=1e-6, random_state=0).fit(X[:900], y[:900])
     assert model.score(X[900:], y[900:]) > 0.98
 
 
-def test_the_factors_solve_their_least_squares_problem():
+def test_it_is_where_the_problem_on_the_manifold_has_its_minimum():
     X, y = low_rank(8, 6)
-    model = MatrixCompletion(2, reg=0.5, max_iter=20_000, tol=1e-15, random_state=0).fit(X[:30], y[:30])
-    for row in range(8):
-        there = X[:30, 0] == row
-        columns = X[:30, 1][there]
-        rest = y[:30][there] - model.mean_ - model.row_offsets_[row] - model.column_offsets_[columns]
-        factors = model.column_factors_[columns]
-        expected = np.linalg.solve(factors.T @ factors + 0.5 * np.eye(2), factors.T @ rest)
-        np.testing.assert_allclose(model.row_factors_[row], expected, atol=1e-6)
+    known = X[:30], y[:30]
+    arguments = {"offset_reg": (3.0, 2.0), "max_iter": 20_000, "tol": 1e-15, "random_state": 0}
+    model = MatrixCompletion(2, reg=0.5, **arguments).fit(*known)
+    problem = rx.problems.MatrixCompletion(
+        *X[:30].T, y[:30], 2, shape=(8, 6), regularization=0.5, bias_regularization=(3.0, 2.0)
+    )
+    left, values, right = np.linalg.svd(model.row_factors_ @ model.column_factors_.T)
+    x = np.concatenate([left[:, :2], np.diag(values[:2]), right[:2].T])
+    np.testing.assert_allclose(model.predict(X), problem.predict(x, *X.T), atol=1e-12)
+    with jax.enable_x64(True):
+        ambient = problem.objective.ambient_gradient(jnp.asarray(x), problem.data)
+        gradient = problem.manifold.gradient(jnp.asarray(x), ambient)
+        assert float(problem.manifold.norm(jnp.asarray(x), gradient)) < 1e-6
 
 
 def test_what_was_never_seen_is_predicted_by_what_is_known():
@@ -73,7 +81,7 @@ def test_names_need_not_be_numbers_in_order():
 
 def test_search():
     X, y = low_rank()
-    search = GridSearchCV(MatrixCompletion(reg=0.1, max_iter=200, random_state=0), {"n_components": [1, 2]}, cv=2).fit(
+    search = GridSearchCV(MatrixCompletion(reg=1e-3, max_iter=200, random_state=0), {"n_components": [1, 2]}, cv=2).fit(
         X, y
     )
     assert search.best_params_ == {"n_components": 2}
@@ -89,3 +97,7 @@ def test_refusals():
         MatrixCompletion().fit(np.ones((5, 3)), np.ones(5))
     with pytest.raises(ValueError, match="n_components must be an integer"):
         MatrixCompletion(0).fit(np.ones((5, 2)), np.ones(5))
+    with pytest.raises(ValueError, match="reg must be a number from 0 on, not -1"):
+        MatrixCompletion(reg=-1).fit(np.ones((5, 2)), np.ones(5))
+    with pytest.raises(ValueError, match="offset_reg must be two numbers"):
+        MatrixCompletion(offset_reg=(1,)).fit(np.ones((5, 2)), np.ones(5))

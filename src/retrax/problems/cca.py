@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from retrax import _linalg, _moments
+from retrax import _correlations, _linalg, _moments
 from retrax._arguments import integer
 from retrax.manifolds import GeneralizedStiefel, Product
 from retrax.problems import data_checks
@@ -59,23 +59,13 @@ class ViewMoments:
 
     def covariances(self, ridge: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(C_xx, C_yy, C_xy); to the first two, `ridge` times their mean variance is added on the diagonal."""
-        covariance, p = self._both.scatter / self.count, self.columns[0]
-        xx, yy = covariance[:p, :p], covariance[p:, p:]
-        more = [np.eye(len(c)) * (ridge * max(np.trace(c) / len(c), np.finfo(np.float64).tiny)) for c in (xx, yy)]
-        return xx + more[0], yy + more[1], covariance[:p, p:]
+        return _correlations.covariances(self._both.scatter / self.count, self.columns[0], ridge)
 
 
 def canonical_correlations(moments: ViewMoments, rank: int, ridge: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(correlations, U, V) by a dense solver: the singular values of L⁻¹ C_xy K⁻ᵀ, where C_xx = LLᵀ and C_yy = KKᵀ."""
-    import scipy.linalg  # not with retrax: it takes longer to load than all of it
-
-    xx, yy, xy = moments.covariances(ridge)
-    left, right = np.linalg.cholesky(xx), np.linalg.cholesky(yy)
-    solve = lambda lower, b: scipy.linalg.solve_triangular(lower, b, lower=True)  # noqa: E731
-    u, values, vt = np.linalg.svd(solve(right, solve(left, xy).T).T, full_matrices=False)
-    frames = (scipy.linalg.solve_triangular(a, b, lower=True, trans=1) for a, b in ((left, u), (right, vt.T)))
-    x, y = (frame[:, :rank] for frame in frames)
-    return values[:rank], x, y
+    """(correlations, U, V) by a dense solver, as `retrax.sklearn.CCA` has them."""
+    values, u, v = _correlations.canonical(*moments.covariances(ridge), moments.count)
+    return values[:rank], u[:, :rank], v[:, :rank]
 
 
 class CCA(Problem):
@@ -155,7 +145,7 @@ def follow(
 
 
 def _steps(point: Point, moments: ViewMoments, rank: int, ridge: float, steps: int) -> Point:
-    import scipy.linalg
+    import scipy.linalg  # not with retrax: it takes longer to load than all of it
 
     xx, yy, xy = moments.covariances(ridge)
     factors = {"x": scipy.linalg.cho_factor(xx), "y": scipy.linalg.cho_factor(yy)}

@@ -1,8 +1,7 @@
 """Completion of a matrix of ratings by biases and a matrix of low rank, found on the manifold of matrices of that rank.
 
-A rating is predicted by μ + b_u + c_i + X_ui. The biases come first, by ridge regression in turn; X, of rank k,
-minimises mean (e_ui - X_ui)² + λ ‖X‖² over what they leave, e. The norm is Frobenius's, of all entries, so that X is
-small where nothing is known.
+The model is that of `_completion.py`, with rows called users and columns items; `retrax.sklearn.MatrixCompletion` finds the
+same X by alternating least squares.
 """
 
 from typing import Any
@@ -11,11 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from retrax._arguments import integer
+from retrax._completion import RIDGES, WEIGHT, offsets
 from retrax.manifolds import FixedRank
 from retrax.problems.base import Problem
 from retrax.typing import Array, Batch
-
-_BIAS_ROUNDS = 10
 
 
 def _predicted(left: Array, middle: Array, right: Array, user: Array, item: Array) -> Array:
@@ -77,8 +75,8 @@ class MatrixCompletion(Problem):
         rank: int,
         *,
         shape: tuple[int, int] | None = None,
-        regularization: float = 0.4,
-        bias_regularization: tuple[float, float] = (15.0, 10.0),
+        regularization: float = WEIGHT,
+        bias_regularization: tuple[float, float] = RIDGES,
         retraction: str = "svd",
     ) -> None:
         user, item = _numbers(user, "user"), _numbers(item, "item")
@@ -95,7 +93,7 @@ class MatrixCompletion(Problem):
         manifold = FixedRank(*sizes, integer(rank, "rank", least=1, most=min(sizes)), retraction=retraction)
         self.range = float(values.min()), float(values.max())
         self.mean = float(values.mean())
-        self.biases = _biases(user, item, values - self.mean, sizes, bias_regularization)
+        self.biases = offsets(user, item, values - self.mean, sizes, bias_regularization)
         data = {
             "user": user,
             "item": item,
@@ -119,15 +117,3 @@ def _numbers(values: Any, name: str) -> np.ndarray:
     if array.dtype.kind not in "iu" or (array.size and array.min() < 0):
         raise ValueError(f"{name} must be whole numbers from 0 on, not {array.dtype}")
     return array.astype(np.int32)
-
-
-def _biases(
-    user: np.ndarray, item: np.ndarray, values: np.ndarray, sizes: tuple[int, int], ridge: tuple[float, float]
-) -> tuple[np.ndarray, np.ndarray]:
-    """b and c that minimise Σ (e - b_u - c_i)² + ridge · ‖·‖² by turns (Koren 2010)."""
-    b, c = np.zeros(sizes[0]), np.zeros(sizes[1])
-    users, items = np.bincount(user, minlength=sizes[0]), np.bincount(item, minlength=sizes[1])
-    for _ in range(_BIAS_ROUNDS):
-        c = np.bincount(item, values - b[user], minlength=sizes[1]) / np.maximum(items + ridge[1], 1e-12)
-        b = np.bincount(user, values - c[item], minlength=sizes[0]) / np.maximum(users + ridge[0], 1e-12)
-    return b, c

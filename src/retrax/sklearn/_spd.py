@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from retrax.manifolds import spd
-
-METRICS = tuple(spd.METRICS)
+METRICS = ("affine-invariant", "log-euclidean", "bures-wasserstein")
+"""Those of `retrax.SPD`, by names that need not load JAX."""
 _CHUNK_ENTRIES = 2**21
 _MEMORY = 5
 

@@ -9,6 +9,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import _check_y, check_consistent_length, check_is_fitted, validate_data
 
 from retrax._arguments import integer
+from retrax._correlations import canonical, covariances
 from retrax._moments import Moments
 from retrax.sklearn._streams import Blocks
 
@@ -109,11 +110,8 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if len(held):
             moments = moments.copy()
             moments.add(held, weights)
-        covariance, size = moments.scatter / max(moments.weight - 1, 1), self.n_features_in_
-        of_x = _whitening(covariance[:size, :size], self.reg, moments.weight)
-        of_y = _whitening(covariance[size:, size:], self.reg, moments.weight)
-        left, correlations, right = np.linalg.svd(of_x @ covariance[:size, size:] @ of_y.T, full_matrices=False)
-        x_rotations, y_rotations = of_x.T @ left, of_y.T @ right.T
+        parts = covariances(moments.scatter / max(moments.weight - 1, 1), self.n_features_in_, self.reg)
+        correlations, x_rotations, y_rotations = canonical(*parts, moments.weight)
         # Signs are free: the largest weight of each direction in X is positive.
         columns = np.arange(x_rotations.shape[1])
         signs = np.where(x_rotations[np.argmax(np.abs(x_rotations), axis=0), columns] < 0, -1.0, 1.0)
@@ -179,12 +177,3 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         return tags
-
-
-def _whitening(covariance: np.ndarray, reg: float, count: float) -> np.ndarray:
-    """Σ^(-1/2), where directions without variance but rounding are left out."""
-    size = len(covariance)
-    values, vectors = np.linalg.eigh(covariance + reg * np.trace(covariance) / size * np.eye(size))
-    kept = values > max(values[-1], 1e-300) * max(size, count) * np.finfo(float).eps
-    roots = np.where(kept, 1 / np.sqrt(np.where(kept, values, 1)), 0)
-    return (vectors * roots) @ vectors.T

@@ -11,21 +11,26 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from retrax._arguments import integer
+from retrax._completion import RIDGES, WEIGHT, offsets
 
 
 class MatrixCompletion(RegressorMixin, BaseEstimator):
     """Predict entries (row, column) of a matrix of low rank from those that are known.
 
-    X has two columns, the numbers of a row and of a column, any numbers that name them; y is the entry. The model is
-    mean + row offset + column offset + (L Rᵀ)_ij with L, R of `n_components` columns, fitted by alternating least
-    squares with a ridge (Zhou et al. 2008) in plain NumPy. A row or column never seen has no offset and no factors.
+    X has two columns, the numbers of a row and of a column, any numbers that name them; y is the entry. The model is that
+    of `retrax.problems.MatrixCompletion`: mean + row offset + column offset + (L Rᵀ)_ij, with L, R of `n_components`
+    columns, where L Rᵀ minimises Σ (e_ij - (L Rᵀ)_ij)² + reg ‖L Rᵀ‖² over what the offsets leave. Here it is found by
+    alternating least squares (Zhou et al. 2008) in plain NumPy. Predictions stay within the range of the known entries;
+    a row or column never seen has no offset and no factors.
 
     Parameters
     ----------
     n_components : int, default=5
-        The rank.
-    reg : float, default=10.0
-        The ridge of the factors and of the offsets; an offset is drawn to zero as by so many more entries.
+        The rank; a matrix with fewer rows or columns has no more than those.
+    reg : float, default=0.4
+        The weight of an unknown entry, taken as what the offsets give, beside a known one.
+    offset_reg : pair of floats, default=(15.0, 10.0)
+        The offset of a row, and of a column, is drawn to zero as by so many more entries.
     max_iter : int, default=50
     tol : float, default=1e-3
         Relative change of the objective at which the iteration stops.
@@ -35,6 +40,7 @@ class MatrixCompletion(RegressorMixin, BaseEstimator):
     Attributes
     ----------
     mean_ : float
+    range_ : pair of floats, the smallest and the largest entry known
     row_names_, column_names_ : arrays, the distinct values of X's columns
     row_offsets_, column_offsets_ : arrays
     row_factors_, column_factors_ : arrays of shape (n_rows, n_components), (n_columns, n_components)
@@ -47,13 +53,15 @@ class MatrixCompletion(RegressorMixin, BaseEstimator):
         self,
         n_components: int = 5,
         *,
-        reg: float = 10.0,
+        reg: float = WEIGHT,
+        offset_reg: tuple[float, float] = RIDGES,
         max_iter: int = 50,
         tol: float = 1e-3,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
         self.reg = reg
+        self.offset_reg = offset_reg
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
@@ -62,35 +70,40 @@ class MatrixCompletion(RegressorMixin, BaseEstimator):
         """Learn from the entries y at the places X."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         first, second = self._places(X)
-        rank = integer(self.n_components, "n_components", 1)
+        self._check_parameters()
         self.row_names_, rows = np.unique(first, return_inverse=True)
         self.column_names_, columns = np.unique(second, return_inverse=True)
         shape = len(self.row_names_), len(self.column_names_)
-        self.mean_ = float(np.mean(y))
+        self.mean_, self.range_ = float(np.mean(y)), (float(np.min(y)), float(np.max(y)))
         rest = y.astype(np.float64) - self.mean_
-        # One after the other, columns first: in ratings, items differ more surely than users.
-        self.column_offsets_ = _offsets(rest, columns, shape[1], self.reg)
-        rest -= self.column_offsets_[columns]
-        self.row_offsets_ = _offsets(rest, rows, shape[0], self.reg)
-        rest -= self.row_offsets_[rows]
-        by_row = sparse.csr_array((rest, (rows, columns)), shape=shape)
-        counts = sparse.csr_array((np.ones(len(rest)), (rows, columns)), shape=shape)
-        generator = check_random_state(self.random_state)
-        right = generator.standard_normal((shape[1], rank)) * (0.1 / np.sqrt(rank))
-        self._alternate(by_row, counts, right, rest, (rows, columns))
+        self.row_offsets_, self.column_offsets_ = offsets(rows, columns, rest, shape, self.offset_reg)
+        rest -= self.row_offsets_[rows] + self.column_offsets_[columns]
+        rank = min(self.n_components, *shape)
+        start = check_random_state(self.random_state).standard_normal((shape[1], rank))
+        self._alternate(rest, (rows, columns), start)
         return self
 
-    def _alternate(self, entries: Any, counts: Any, right: np.ndarray, rest: np.ndarray, places: Any) -> None:
+    def _check_parameters(self) -> None:
+        integer(self.n_components, "n_components", 1)
+        if not self.reg >= 0:
+            raise ValueError(f"reg must be a number from 0 on, not {self.reg!r}")
+        if len(self.offset_reg) != 2 or not min(self.offset_reg) >= 0:
+            raise ValueError(f"offset_reg must be two numbers from 0 on, for rows and columns, not {self.offset_reg!r}")
+
+    def _alternate(self, rest: np.ndarray, places: tuple[np.ndarray, np.ndarray], right: np.ndarray) -> None:
+        """With orthonormal columns in the one factor, ‖L Rᵀ‖ is the norm of the other: an ordinary ridge."""
+        shape = len(self.row_names_), len(self.column_names_)
+        entries, counts = (sparse.csr_array((one, places), shape=shape) for one in (rest, np.ones(len(rest))))
         transposed, transposed_counts = entries.T.tocsr(), counts.T.tocsr()
         ridge, before = max(self.reg, 1e-12), np.inf
         self.solver_ = "alternating"
         for iteration in range(1, integer(self.max_iter, "max_iter", 1) + 1):
             self.n_iter_ = iteration
-            left = _least_squares(entries, counts, right, ridge)
+            left = np.linalg.qr(_least_squares(entries, counts, np.linalg.qr(right)[0], ridge))[0]
             right = _least_squares(transposed, transposed_counts, left, ridge)
             errors = rest - np.einsum("ij,ij->i", left[places[0]], right[places[1]])
-            value = np.sum(errors**2) + ridge * (np.sum(left**2) + np.sum(right**2))
-            settled = before - value <= self.tol * abs(value)
+            value = np.sum(errors**2) + ridge * np.sum(right**2)
+            settled = before - value <= self.tol * value
             before = value
             if settled:
                 break
@@ -110,20 +123,14 @@ class MatrixCompletion(RegressorMixin, BaseEstimator):
         rows, row_known = _numbers(self.row_names_, first)
         columns, column_known = _numbers(self.column_names_, second)
         products = np.einsum("ij,ij->i", self.row_factors_[rows], self.column_factors_[columns])
-        offsets = row_known * self.row_offsets_[rows] + column_known * self.column_offsets_[columns]
-        return self.mean_ + offsets + (row_known & column_known) * products
+        known = row_known * self.row_offsets_[rows] + column_known * self.column_offsets_[columns]
+        return np.clip(self.mean_ + known + (row_known & column_known) * products, *self.range_)
 
     def _places(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The names of rows and of columns."""
         if X.shape[1] != 2:
             raise ValueError(f"X must have two columns, the row and the column of each entry, not {X.shape[1]}")
         return X[:, 0], X[:, 1]
-
-
-def _offsets(values: np.ndarray, groups: np.ndarray, count: int, ridge: float) -> np.ndarray:
-    """The mean of each group, drawn towards zero."""
-    sums, sizes = np.bincount(groups, values, count), np.bincount(groups, minlength=count)
-    return sums / (sizes + ridge)
 
 
 def _numbers(names: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

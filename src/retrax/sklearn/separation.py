@@ -9,17 +9,20 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from retrax._arguments import integer
+from retrax.sklearn._contrast import refine
 from retrax.sklearn._joint import Diagonalization, FourthMoment, diagonalize
 from retrax.sklearn.spd import _ThreeAxes, check_matrices
 
 _MOST_ENTRIES = 2048
 """Up to so many entries of a triangle, that is 63 rows, matrices are summed up in their fourth moment."""
+_REFINED = 1e-4
+"""The sine at which a refinement has settled."""
 
 
 def _warn_unless(found: Diagonalization, estimator: BaseEstimator) -> None:
     if not found.converged:
         warnings.warn(
-            f"{type(estimator).__name__}: rotations have not settled after {estimator.max_iter} sweeps; raise max_iter "
+            f"{type(estimator).__name__}: rotations have not settled after {estimator.max_iter} rounds; raise max_iter "
             "or tol. Sources of equal spectra or shape cannot be told apart, and turn on",
             ConvergenceWarning,
             stacklevel=3,
@@ -165,15 +168,19 @@ class _Separation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.mean_ = X.mean(axis=0)
         whitening = self._whitening(X - self.mean_)
         signals = (X - self.mean_) @ whitening.T
-        found = diagonalize(self._statistics(signals), self.tol, self.max_iter)
+        found = self._rotation(signals)
         _warn_unless(found, self)
         unmixing = found.basis.T @ whitening
         mixing = np.linalg.pinv(unmixing)
         order = np.argsort(-np.sum(mixing**2, axis=0), kind="stable")
         signs = _positive_largest(unmixing[order])
         self.components_, self.mixing_ = unmixing[order] * signs[:, None], mixing[:, order] * signs
-        self.n_components_, self.n_iter_, self.solver_ = len(order), found.sweeps, "jacobi"
+        self.n_components_, self.n_iter_ = len(order), found.sweeps
         return self
+
+    def _rotation(self, signals: np.ndarray) -> Diagonalization:
+        self.solver_ = "jacobi"
+        return diagonalize(self._statistics(signals), self.tol, self.max_iter)
 
     def _whitening(self, centred: np.ndarray) -> np.ndarray:
         """Λ^(-1/2) Vᵀ of the leading principal directions; those without variance but rounding are left out."""
@@ -247,23 +254,46 @@ class JADE(_Separation):
     ----------
     n_components : int, default=None
         None: as many as the rank of X.
+    refine : bool, default=False
+        Whether to go on from there. Third-order cumulants, which tell skewed sources apart, are then diagonalized with the
+        others (Blaschke & Wiskott 2004), and a fixed-point iteration follows with, for each source, the nonlinearity whose
+        error is smallest (Koldovský, Tichavský & Oja 2006): fewer errors of heavy tails, for some passes over X.
     tol : float, default=1e-8
-        For the sine of the largest rotation in a sweep.
+        For the sine of the largest rotation in a sweep; the refinement stops at 1e-4, far below any statistical error.
     max_iter : int, default=100
-        Sweeps.
+        Sweeps; also iterations of the refinement.
 
     Attributes
     ----------
     components_ : array of shape (n_components, n_features)
         Unmixes: sources are (X - mean_) @ components_.T, by falling energy in X.
     mixing_ : array of shape (n_features, n_components)
-    mean_, n_components_, n_iter_, solver_ : array, int, int, str
+    mean_, n_components_, n_iter_ : array, int, int
+    solver_ : str
+        "jacobi", or "jacobi, fixed-point" with `refine`.
     """
 
-    def __init__(self, n_components: Any = None, *, tol: float = 1e-8, max_iter: int = 100) -> None:
+    def __init__(
+        self, n_components: Any = None, *, refine: bool = False, tol: float = 1e-8, max_iter: int = 100
+    ) -> None:
         self.n_components = n_components
+        self.refine = refine
         self.tol = tol
         self.max_iter = max_iter
+
+    def _rotation(self, signals: np.ndarray) -> Diagonalization:
+        if not self.refine:
+            return super()._rotation(signals)
+        # Negentropy is κ₃²/12 + κ₄²/48 (Comon 1994): in squares, third cumulants count four times.
+        statistics = np.concatenate([self._statistics(signals), 2 * self._third_cumulants(signals)])
+        start = diagonalize(statistics, self.tol, self.max_iter)
+        found = refine(signals, start.basis.T, max(self.tol, _REFINED), self.max_iter)
+        self.solver_ = "jacobi, fixed-point"
+        return Diagonalization(found.unmixing.T, start.sweeps + found.iterations, start.converged and found.converged)
+
+    def _third_cumulants(self, signals: np.ndarray) -> np.ndarray:
+        """E[zᵢ zzᵀ] for each i."""
+        return np.stack([(signals * one[:, None]).T @ signals / len(signals) for one in signals.T])
 
     def _statistics(self, signals: np.ndarray) -> np.ndarray:
         """√w (E[zᵢzⱼ zzᵀ] - δᵢⱼ I - eᵢeⱼᵀ - eⱼeᵢᵀ) for i ≤ j, with w = 2 for i < j, which stands for (j, i) too."""
