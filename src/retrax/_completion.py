@@ -1,7 +1,7 @@
 """The model of an incomplete matrix, for the problem and for the estimator: mean + b_u + c_i + X_ui, X of low rank.
 
-b and c are ridge regressions; X minimises Σ (e_ui - X_ui)² + γ ‖X‖² over what they leave of the known entries. The norm is
-Frobenius's, of all entries: γ is the weight of an unknown entry, taken as zero, beside a known one.
+b and c are ridge regressions; X minimises Σ (e_ui - X_ui)² + γ ‖X‖² over what they leave of the known entries. The norm
+is Frobenius's, of all entries: γ is the weight of an unknown entry, taken as zero, beside a known one.
 """
 
 import numpy as np

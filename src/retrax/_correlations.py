@@ -18,7 +18,7 @@ def canonical(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(correlations, U, V): the singular values of C_xx^(-1/2) C_xy C_yy^(-1/2), and UᵀC_xx U = VᵀC_yy V = I.
 
-    `count` samples were summed up: what has no more variance than their rounding is left out, and correlates with nothing.
+    `count` samples were summed up: what has no more variance than their rounding is left out.
     """
     of_x, of_y = _inverse_root(xx, count), _inverse_root(yy, count)
     left, values, right = np.linalg.svd(of_x @ xy @ of_y, full_matrices=False)

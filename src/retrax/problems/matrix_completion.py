@@ -1,7 +1,7 @@
 """Completion of a matrix of ratings by biases and a matrix of low rank, found on the manifold of matrices of that rank.
 
-The model is that of `_completion.py`, with rows called users and columns items; `retrax.sklearn.MatrixCompletion` finds the
-same X by alternating least squares.
+The model is that of `_completion.py`, with rows called users and columns items; `retrax.sklearn.MatrixCompletion` finds
+the same X by alternating least squares.
 """
 
 from typing import Any

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 _CHOICES = 8
-"""Iterations in which nonlinearities may still change; then they are kept, so that there is something to converge to."""
+"""Iterations in which nonlinearities may change; then they are kept, so that there is something to converge to."""
 
 
 class Nonlinearity(NamedTuple):
@@ -45,8 +45,8 @@ class _Moments(NamedTuple):
 def refine(signals: np.ndarray, unmixing: np.ndarray, tolerance: float, most: int) -> Refinement:
     """The fixed point W = orth(τ/γ (E[g(s) zᵀ] - δ W)) with s = Wz of white signals z, from a rotation near it.
 
-    The error of a source estimated alone has the variance γ/τ²: of the nonlinearities, each source has the one for which
-    that is smallest, and the weight of its row in the common orthogonalization is τ/γ (Koldovský, Tichavský & Oja 2006).
+    The error of a source estimated alone has the variance γ/τ²: each source has the nonlinearity for which that is
+    smallest, and the weight of its row in the common orthogonalization is τ/γ (Koldovský, Tichavský & Oja 2006).
     """
     for iteration in range(1, most + 1):
         sources = signals @ unmixing.T

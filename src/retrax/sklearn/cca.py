@@ -11,6 +11,7 @@ from sklearn.utils.validation import _check_y, check_consistent_length, check_is
 from retrax._arguments import integer
 from retrax._correlations import canonical, covariances
 from retrax._moments import Moments
+from retrax.sklearn._arrays import AnyLibrary
 from retrax.sklearn._streams import Blocks
 
 
@@ -21,7 +22,7 @@ class _Model(NamedTuple):
     mean: np.ndarray
 
 
-class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class CCA(AnyLibrary, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Directions in X and in Y whose scores are correlated most, each set of scores uncorrelated within itself.
 
     Hotelling (1936): the singular values of Σxx^(-1/2) Σxy Σyy^(-1/2). The joint covariance is summed up in one pass,
@@ -59,6 +60,8 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             self.partial_fit(rows, targets)
         if not self.__sklearn_is_fitted__():
             raise ValueError("X is an iterable without a single pair (X, Y)")
+        if self.n_samples_seen_ < 2:
+            raise ValueError("Found 1 sample, while a minimum of 2 is required by CCA: one has no correlation")
         self._solve()
         return self
 

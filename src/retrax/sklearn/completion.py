@@ -12,14 +12,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from retrax._arguments import integer
 from retrax._completion import RIDGES, WEIGHT, offsets
+from retrax.sklearn._arrays import AnyLibrary
 
 
-class MatrixCompletion(RegressorMixin, BaseEstimator):
+class MatrixCompletion(AnyLibrary, RegressorMixin, BaseEstimator):
     """Predict entries (row, column) of a matrix of low rank from those that are known.
 
-    X has two columns, the numbers of a row and of a column, any numbers that name them; y is the entry. The model is that
-    of `retrax.problems.MatrixCompletion`: mean + row offset + column offset + (L Rᵀ)_ij, with L, R of `n_components`
-    columns, where L Rᵀ minimises Σ (e_ij - (L Rᵀ)_ij)² + reg ‖L Rᵀ‖² over what the offsets leave. Here it is found by
+    X has two columns, the numbers of a row and of a column, any numbers that name them; y is the entry. The model is
+    that of `retrax.problems.MatrixCompletion`: mean + row offset + column offset + (L Rᵀ)_ij, where L Rᵀ, of rank
+    `n_components`, minimises Σ (e_ij - (L Rᵀ)_ij)² + reg ‖L Rᵀ‖² over what the offsets leave. Here it is found by
     alternating least squares (Zhou et al. 2008) in plain NumPy. Predictions stay within the range of the known entries;
     a row or column never seen has no offset and no factors.
 

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from retrax._arguments import integer
 from retrax._moments import Moments
+from retrax.sklearn._arrays import AnyLibrary
 from retrax.sklearn._streams import Blocks, is_stream, rows_of
 from retrax.sklearn._subspace import Subspace
 
@@ -28,7 +29,7 @@ class _Model(NamedTuple):
     mean: np.ndarray
 
 
-class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class PCA(AnyLibrary, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Principal components of data of any size, read once.
 
     `fit` takes an array, a memory-mapped file, an iterable of batches or a data loader (of which a batch is its rows,

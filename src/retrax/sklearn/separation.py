@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from retrax._arguments import integer
+from retrax.sklearn._arrays import AnyLibrary
 from retrax.sklearn._contrast import refine
 from retrax.sklearn._joint import Diagonalization, FourthMoment, diagonalize
 from retrax.sklearn.spd import _ThreeAxes, check_matrices
@@ -34,7 +35,7 @@ def _positive_largest(rows: np.ndarray) -> np.ndarray:
     return np.sign(rows[np.arange(len(rows)), np.argmax(np.abs(rows), axis=1)])
 
 
-class JointDiagonalizer(TransformerMixin, _ThreeAxes):
+class JointDiagonalizer(AnyLibrary, TransformerMixin, _ThreeAxes):
     """The orthogonal basis in which symmetric matrices (n_matrices, n_channels, n_channels) are as diagonal as can be.
 
     Maximizes Σᵢ ‖diag(UᵀXᵢU)‖² by Jacobi rotations in plain NumPy. `partial_fit` sums the matrices' fourth moment up:
@@ -152,7 +153,7 @@ def _turned(matrices: np.ndarray, basis: np.ndarray) -> np.ndarray:
     return (turned + np.swapaxes(turned, 1, 2)) / 2
 
 
-class _Separation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class _Separation(AnyLibrary, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Whitening, then a rotation that diagonalizes statistics of the whitened signals, which subclasses give."""
 
     n_components: Any
@@ -255,9 +256,9 @@ class JADE(_Separation):
     n_components : int, default=None
         None: as many as the rank of X.
     refine : bool, default=False
-        Whether to go on from there. Third-order cumulants, which tell skewed sources apart, are then diagonalized with the
-        others (Blaschke & Wiskott 2004), and a fixed-point iteration follows with, for each source, the nonlinearity whose
-        error is smallest (Koldovský, Tichavský & Oja 2006): fewer errors of heavy tails, for some passes over X.
+        Whether to go on from there. Third-order cumulants, which tell skewed sources apart, are then diagonalized with
+        the others (Blaschke & Wiskott 2004), and a fixed-point iteration follows with, for each source, the
+        nonlinearity whose error is smallest (Koldovský, Tichavský & Oja 2006), for some passes over X.
     tol : float, default=1e-8
         For the sine of the largest rotation in a sweep; the refinement stops at 1e-4, far below any statistical error.
     max_iter : int, default=100

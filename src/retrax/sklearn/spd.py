@@ -17,6 +17,7 @@ from sklearn.utils.validation import (
 )
 
 from retrax.sklearn import _spd
+from retrax.sklearn._arrays import AnyLibrary
 from retrax.sklearn._streams import Blocks
 
 BLOCK_LENGTH = 256
@@ -124,7 +125,7 @@ class _ThreeAxes(BaseEstimator):
         return tags
 
 
-class SPDMean(_ThreeAxes):
+class SPDMean(AnyLibrary, _ThreeAxes):
     """The Fréchet mean of symmetric positive definite matrices (n_matrices, n_channels, n_channels).
 
     `fit` solves for it in plain NumPy: nothing is compiled. It also takes an iterable of batches, which it reads once;
@@ -198,7 +199,7 @@ class SPDMean(_ThreeAxes):
         return self._mean
 
 
-class MinimumDistanceToMean(ClassifierMixin, TransformerMixin, _ThreeAxes):
+class MinimumDistanceToMean(AnyLibrary, ClassifierMixin, TransformerMixin, _ThreeAxes):
     """Classify covariance matrices by the nearest class mean (Barachant et al. 2012).
 
     `partial_fit` learns in one pass; `classes` must be given with its first call.
@@ -299,7 +300,7 @@ class MinimumDistanceToMean(ClassifierMixin, TransformerMixin, _ThreeAxes):
         return likely / likely.sum(axis=1, keepdims=True)
 
 
-class TangentSpace(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _ThreeAxes):
+class TangentSpace(AnyLibrary, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _ThreeAxes):
     """Covariance matrices as vectors: coordinates in the tangent space at their mean, for any linear model.
 
     log(C^(-1/2) X C^(-1/2)), of which the upper triangle is taken row by row and off-diagonal entries times √2, so that
