@@ -19,9 +19,9 @@ help: ## List the commands
 reproduce: install-experiments ## Set up, run the paper's SYN1 comparison, write figures and a report page into results/
 	@"$(VENV)/bin/python" -m retrax run pca-syn1 --jobs 2 --out results && "$(VENV)/bin/python" -m retrax report --out results
 
-# Tests of one file share what JAX has compiled, so they stay on one worker.
+# The workers share what JAX has compiled, so that either may take over the tests of a file from the other at the end.
 test: lint types ## Set up, then lint, types and all tests
-	"$(VENV)/bin/python" -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+	"$(VENV)/bin/python" -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 lint: install-dev ## Check style and formatting (ruff)
 	"$(VENV)/bin/python" -m ruff check .

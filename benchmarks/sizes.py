@@ -49,6 +49,7 @@ QUICK = Sizes(
     accuracy_steps=20_000,
     eager_budget=5.0,
 )
+# Most of its time is compiling, so the points of its curves are of few shapes, mostly those of the other suites.
 TINY = Sizes(
     name="tiny",
     repetitions=2,
@@ -62,11 +63,11 @@ TINY = Sizes(
     centroid_dimensions=(3,),
     sweep=(2, 2),
     growth_repetitions=1,
-    growth_samples=(200, 400),
-    growth_batches=(1, 2),
-    growth_dimensions=(10, 20),
-    growth_ranks=(2, 3),
-    memory_steps=(100, 200),
+    growth_samples=(200,),
+    growth_batches=(2, 5),
+    growth_dimensions=(12,),
+    growth_ranks=(3,),
+    memory_steps=(100, 120),
     accuracy_repetitions=1,
     accuracy_steps=600,
     eager_budget=0.3,

@@ -172,10 +172,17 @@ def test_continuing_starts_from_the_kept_units(tiny, out, silent, monkeypatch):
     assert silent.finished == ["rsrm", "rsgd", "rsrm-rho"]
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The result of one process that ran to its end."""
+    out = tmp_path_factory.mktemp("undisturbed") / "out"
+    assert end(start(out, "--quick"))[0] == 0
+    return numbers(out / "tiny.json")
+
+
 @pytest.mark.slow
-def test_killed_half_way_and_run_again_gives_the_same_numbers(tmp_path):
-    undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
-    assert end(start(undisturbed, "--quick"))[0] == 0
+def test_killed_half_way_and_run_again_gives_the_same_numbers(tmp_path, undisturbed):
+    killed = tmp_path / "killed"
     process = start(killed, "--quick")
     parts = killed / ".parts" / "tiny"
     while process.poll() is None and not (parts.is_dir() and any(parts.glob("r*.json"))):
@@ -186,7 +193,7 @@ def test_killed_half_way_and_run_again_gives_the_same_numbers(tmp_path):
     code, errors = end(start(killed, "--quick"))
     assert code == 0
     assert "kept from before" in errors
-    assert numbers(killed / "tiny.json") == numbers(undisturbed / "tiny.json")
+    assert numbers(killed / "tiny.json") == undisturbed
 
 
 @pytest.mark.slow
@@ -214,11 +221,9 @@ def alive(process_id):
 
 
 @pytest.mark.slow
-def test_two_processes_give_the_same_numbers_as_one(tmp_path):
-    one, two = start(tmp_path / "one", "--quick"), start(tmp_path / "two", "--quick", "--jobs", "2")
-    assert (end(one)[0], end(two)[0]) == (0, 0)
-    first, second = (numbers(tmp_path / name / "tiny.json") for name in ("one", "two"))
-    assert first["series"] == second["series"]
+def test_two_processes_give_the_same_numbers_as_one(tmp_path, undisturbed):
+    assert end(start(tmp_path / "out", "--quick", "--jobs", "2"))[0] == 0
+    assert numbers(tmp_path / "out" / "tiny.json")["series"] == undisturbed["series"]
 
 
 @pytest.mark.slow
