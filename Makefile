@@ -34,8 +34,8 @@ format: install-dev ## Mend what ruff can mend
 	"$(VENV)/bin/python" -m ruff check --fix .
 	"$(VENV)/bin/python" -m ruff format .
 
-bench: install-bench ## Measure side by side with other libraries
-	@"$(VENV)/bin/python" -m benchmarks
+bench: install-bench ## Measure side by side with other libraries, in half an hour
+	@"$(VENV)/bin/python" -m benchmarks --brief
 
 fuzz: install-dev ## Call the public API with generated arguments, for long (FUZZ_ARGS="--calls 1000000 --seed 7")
 	@"$(VENV)/bin/python" -m tests.fuzz $(FUZZ_ARGS)

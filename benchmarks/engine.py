@@ -19,9 +19,13 @@ def sweep(sizes: Sizes, say: Callable[[str], None]) -> dict[str, Any]:
     """Per run and step: `rx.sweep` over all step sizes and seeds at once, against `rx.minimize`."""
     results = {}
     rates = [0.5 / 2**k for k in range(sizes.sweep[0])]
-    for case in (cases.pca(sizes.pca_dimensions[0], sizes.rank, sizes.samples), _small_centroid(sizes)):
+    for case in (
+        cases.pca(sizes.pca_dimensions[0], sizes.rank, sizes.samples),
+        _small_centroid(sizes),
+        cases.joint_diagonalization(*sizes.variant_joint),
+    ):
         say(f"sweep, {case.label}")
-        steps = max(sizes.compiled_steps // 5, 20)
+        steps = max(sizes.compiled_steps // (20 if case.kind == "joint" else 5), 20)
         contenders = [
             Contender(SINGLE, _single(case, steps), "rx.minimize", True),
             Contender(SWEPT, _swept(case, steps, rates, sizes.sweep[1]), f"rx.sweep, {len(rates)} × {sizes.sweep[1]}"),

@@ -10,13 +10,22 @@ def markdown(results: dict[str, Any]) -> str:
     suites, parts = results["suites"], [_machine(results)]
     if results["claims"]:
         parts.append(_claims(results["claims"]))
-    for name, title in (
-        ("steps", "A step"), ("sweep", "A sweep, per run and step"), ("transports", "Transports"),
-    ):  # fmt: skip
+    titles = {
+        "steps": "A step",
+        "variants": "Variants of a step",
+        "sweep": "A sweep, per run and step",
+        "transports": "Transports",
+    }
+    for name, title in titles.items():
         for label, result in suites.get(name, {}).items():
             parts.append(_timings(f"{title}: {label}", result))
     if "growth" in suites:
         parts.append(_growth(suites["growth"]))
+    if suites.get("first-call"):
+        parts.append(_first_calls(suites["first-call"]))
+    if suites.get("scale"):
+        parts.append(_scale(suites["scale"]))
+    parts += [_race(label, result) for label, result in suites.get("races", {}).items()]
     for label, result in suites.get("accuracy", {}).items():
         parts.append(_accuracy(label, result))
     if suites.get("joint", {}).get("rows"):
@@ -39,6 +48,7 @@ def number(value: float | None) -> str:
 def _machine(results: dict[str, Any]) -> str:
     machine = results["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    failed = "".join(f" Failed: {name} ({error})." for name, error in results.get("failed", {}).items())
     busy = machine["load_average"] > machine["cores"] / 2
     return (
         (
@@ -48,7 +58,7 @@ def _machine(results: dict[str, Any]) -> str:
         )
         + f"Measured {machine['date']} ({results['sizes']}, load average {machine['load_average']} at the start) on "
         f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB, {machine['system']}, "
-        f"Python {machine['python']}: {versions}."
+        f"Python {machine['python']}: {versions}.{failed}"
     )
 
 
@@ -89,11 +99,22 @@ def _growth(growth: dict[str, Any]) -> str:
         rows = []
         for point in growth[axis]:
             found = {row["name"]: row["median_us"] for row in point["rows"]}
-            rows.append([f"{point['value']:,}".replace(",", " "), *(number(found.get(name)) for name in names)])
-        parts.append(f"µs a step against {axis}: {growth['fixed'][axis]}\n\n" + _table([axis, *names], rows))
+            value = f"{point['value']:,}".replace(",", " ")
+            rows.append([value, *(number(found.get(name)) for name in names), *_to_c(point)])
+        header = [axis, *names, *(["RSRM / C", "quartiles"] if _to_c(growth[axis][0]) else [])]
+        parts.append(f"µs a step against {axis}: {growth['fixed'][axis]}\n\n" + _table(header, rows))
     rows = [[f"{row['steps']:,}".replace(",", " "), number(row["resident_mb"])] for row in growth["memory"]]
     parts.append("Memory of the process after a run\n\n" + _table(["steps", "MB"], rows))
     return "\n\n".join(parts)
+
+
+def _to_c(point: dict[str, Any]) -> list[str]:
+    """RSRM's time over C's, round by round: the median and the quartiles."""
+    found = {row["name"]: np.array(row["repetitions_us"]) for row in point["rows"]}
+    if "C, RSRM" not in found:
+        return []
+    low, middle, high = np.percentile(found["retrax RSRM"] / found["C, RSRM"], [25, 50, 75])
+    return [number(middle), f"{number(low)} to {number(high)}"]
 
 
 def _accuracy(label: str, result: dict[str, Any]) -> str:
@@ -104,6 +125,52 @@ def _accuracy(label: str, result: dict[str, Any]) -> str:
         spread = f"{number(min(last))} to {number(max(last))}" if last else "-"
         rows.append([row["name"], *(number(second) for second in row["median_seconds"]), spread, row["note"]])
     return f"### Time to accuracy: {label}\n\n" + _table(header, rows)
+
+
+def _first_calls(calls: dict[str, Any]) -> str:
+    kinds = list(next(iter(calls.values())))
+    rows = [[label, *(number(seconds[kind]) for kind in kinds)] for label, seconds in calls.items()]
+    return "### Seconds of the first call\n\n" + _table(["", *kinds], rows)
+
+
+def _scale(scale: dict[str, Any]) -> str:
+    header = ["d", "one process, ms a step", "two devices, ms a step", "two / one", "memory of the run / the point's"]
+    rows = [
+        [f"{row['d']:,}".replace(",", " "), *(number(row[name]) for name in ("one", "two", "ratio", "memory"))]
+        for row in scale["rows"]
+    ]
+    return f"### Scale: {scale['label']}\n\n" + _table(header, rows) + f"\n\n{scale['note']}"
+
+
+def _race(label: str, race: dict[str, Any]) -> str:
+    """Seconds to each target, for each n; and from which n on retrax is first."""
+    names = list(dict.fromkeys(name for row in race["rows"] for name in row["seconds"]))
+    rows = []
+    for row in race["rows"]:
+        for name in names:
+            found = row["seconds"].get(name, "not run")
+            cells = [found, "", ""] if isinstance(found, str) else [_reached(s, race["limit"]) for s in found]
+            rows.append([f"{row['n']:,}".replace(",", " ") if name == names[0] else "", name, *cells])
+    text = _table(["n", "", *(f"to {target:g}" for target in race["targets"])], rows)
+    return f"### From the call to an accuracy, in seconds: {label}\n\n{text}\n\n{_crossing(race, names[0])}"
+
+
+def _reached(seconds: float | None, limit: float) -> str:
+    return f"not within {limit:g} s" if seconds is None else number(seconds)
+
+
+def _crossing(race: dict[str, Any], ours: str) -> str:
+    """From which n on `ours` is first, for each target."""
+    told = []
+    for k, target in enumerate(race["targets"]):
+        first = []
+        for row in race["rows"]:
+            times = {name: s[k] for name, s in row["seconds"].items() if not isinstance(s, str) and s[k] is not None}
+            if times and min(times, key=lambda name: times[name]) == ours:
+                first.append(row["n"])
+        held = [n for n in first if all(row["n"] in first for row in race["rows"] if row["n"] >= n)]
+        told.append(f"to {target:g} from n = {min(held):g} on" if held else f"to {target:g} at no n shown")
+    return f"{ours} is first: {'; '.join(told)}."
 
 
 def _joint(joint: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""How much to measure: in full, quickly, or just enough to show that everything runs."""
+"""How much to measure: in full, in a quiet half hour, quickly, or just enough to show that everything runs."""
 
 import dataclasses
 
@@ -28,9 +28,41 @@ class Sizes:
     accuracy_steps: int = 40_000
     eager_budget: float = 20.0
     """Seconds after which an eager contender's run to an accuracy is given up."""
+    variant_dimensions: tuple[int, ...] = (100, 200, 784)
+    variant_joint: tuple[int, int] = (2000, 43)
+    variant_spd: tuple[int, ...] = (10, 43)
+    first_calls: int = 4
+    race_seconds: float = 20.0
+    """Seconds after which a contender's race is given up."""
+    race_mapped: int = 1_000_000
+    """From so many samples on they are in a file."""
+    race_pca: dict[int, tuple[int, ...]] = dataclasses.field(
+        default_factory=lambda: {100: (10_000, 100_000, 1_000_000, 10_000_000), 784: (10_000, 100_000, 1_000_000)}
+    )
+    race_robust: tuple[int, tuple[int, ...]] = (100, (10_000, 100_000, 1_000_000))
+    race_centroid: tuple[int, tuple[int, ...]] = (10, (10_000, 100_000, 1_000_000))
+    race_joint: tuple[int, tuple[int, ...]] = (43, (10_000, 100_000))
+    scale_rows: tuple[int, ...] = (10_000, 100_000, 1_000_000)
 
 
 FULL = Sizes()
+BRIEF = Sizes(
+    name="brief",
+    repetitions=9,
+    compiled_steps=2_000,
+    eager_steps=50,
+    slow_eager_steps=5,
+    pca_dimensions=(100, 784),
+    growth_repetitions=5,
+    memory_steps=(10_000, 100_000),
+    accuracy_repetitions=3,
+    accuracy_steps=20_000,
+    eager_budget=5.0,
+    race_seconds=8.0,
+    race_centroid=(10, (10_000, 100_000)),
+    race_robust=(100, (10_000, 100_000)),
+    race_joint=(43, (10_000,)),
+)
 QUICK = Sizes(
     name="quick",
     repetitions=5,
@@ -71,4 +103,15 @@ TINY = Sizes(
     accuracy_repetitions=1,
     accuracy_steps=600,
     eager_budget=0.3,
+    variant_dimensions=(12,),
+    variant_joint=(60, 4),
+    variant_spd=(3,),
+    first_calls=1,
+    race_seconds=0.5,
+    race_mapped=2000,
+    race_pca={12: (500, 2000)},
+    race_robust=(12, (500,)),
+    race_centroid=(3, (500,)),
+    race_joint=(4, (500,)),
+    scale_rows=(1000, 2000),
 )

@@ -73,8 +73,8 @@ def measure(contenders: Sequence[Contender], repetitions: int, say: Callable[[st
                 warnings.simplefilter("ignore")
                 run = contender.build()
                 run()
-        except (UnavailableError, ImportError) as error:
-            skipped[contender.name] = str(error)
+        except Exception as error:  # what cannot run, or fails, is a note below the table
+            skipped[contender.name] = str(error) or type(error).__name__
             say(f"  skipped {contender.name}: {error}")
             continue
         runs.append((contender, run))

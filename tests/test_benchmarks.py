@@ -70,3 +70,47 @@ def test_an_unknown_suite_is_refused():
     done = run("--only", "nonsense")
     assert done.returncode == 2
     assert "invalid choice" in done.stderr
+
+
+@pytest.fixture
+def benchmarks(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    import benchmarks
+    import benchmarks.races
+    import benchmarks.report
+    import benchmarks.timing
+
+    return benchmarks
+
+
+def test_one_contender_that_fails_does_not_end_the_others(benchmarks):
+    def broken():
+        raise FloatingPointError("as some do")
+
+    contenders = [
+        benchmarks.timing.Contender("broken", broken),
+        benchmarks.timing.Contender("sound", lambda: lambda: 2e-6, baseline=True),
+    ]
+    found = benchmarks.timing.measure(contenders, 3, lambda text: None)
+    assert found["skipped"] == {"broken": "as some do"}
+    assert [(row["name"], row["median_us"], row["ratio"]) for row in found["rows"]] == [("sound", 2.0, 1.0)]
+
+
+def test_times_are_those_of_the_first_value_at_each_goal_within_the_limit(benchmarks):
+    trace = iter([(0.1, 9.0), (0.2, 0.5), (0.3, 4.0), (0.9, 0.05), (1.1, 0.0)])
+    assert benchmarks.races._times(trace, [1.0, 0.1, 0.01], 1.0) == [0.2, 0.9, None]
+
+
+def test_a_race_tells_from_which_n_on_the_first_contender_wins(benchmarks):
+    race = {
+        "targets": (0.1, 0.01, 0.001),
+        "limit": 5.0,
+        "rows": [
+            {"n": 100, "seconds": {"ours": [1.0, 2.0, None], "theirs": [0.5, 3.0, 4.0]}},
+            {"n": 1000, "seconds": {"ours": [1.0, 2.0, None], "theirs": "failed: ValueError"}},
+        ],
+    }
+    text = benchmarks.report._race("a problem", race)
+    assert "| 100 | ours | 1 | 2 | not within 5 s |" in text
+    assert "|  | theirs | failed: ValueError |  |  |" in text
+    assert text.endswith("ours is first: to 0.1 from n = 1000 on; to 0.01 from n = 100 on; to 0.001 at no n shown.")
