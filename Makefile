@@ -11,7 +11,7 @@ FUZZ_ARGS ?=
 # The commands share one environment, and pip and pytest bring their own parallelism: `make -j` runs them in turn.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help reproduce test lint types format bench fuzz clean install-experiments install-dev install-bench
+.PHONY: help reproduce test docs lint types format bench fuzz package clean install-experiments install-docs install-dev install-bench
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -34,6 +34,13 @@ format: install-dev ## Mend what ruff can mend
 	"$(VENV)/bin/python" -m ruff check --fix .
 	"$(VENV)/bin/python" -m ruff format .
 
+# The gallery runs the examples; one whose data set is not in RETRAX_DATA is shown without being run.
+docs: install-docs ## Set up, build the documentation into build/docs/index.html, with warnings as errors
+	@"$(VENV)/bin/python" -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/docs && echo "open build/docs/index.html"
+
+package: install-dev ## Build the wheel and the source archive into dist/, and try each in an empty environment
+	@"$(VENV)/bin/python" -m tests.package dist
+
 bench: install-bench ## Measure side by side with other libraries, in half an hour
 	@"$(VENV)/bin/python" -m benchmarks --brief
 
@@ -41,18 +48,21 @@ fuzz: install-dev ## Call the public API with generated arguments, for long (FUZ
 	@"$(VENV)/bin/python" -m tests.fuzz $(FUZZ_ARGS)
 
 clean: ## Remove the environment, caches and build products (results/ stays)
-	rm -rf "$(VENV)" build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf "$(VENV)" build dist docs/gallery docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 install-experiments:
 	$(call install,experiments,.[experiments],experiments)
 
+install-docs:
+	$(call install,docs,.[docs],experiments docs)
+
 install-dev:
-	$(call install,dev,.[torch$(comma)dev],experiments dev)
+	$(call install,dev,.[torch$(comma)dev],experiments docs dev)
 
 # The benchmarks compare with libraries that the tests use too (geoopt, pyRiemann, scikit-learn).
 install-bench:
-	$(call install,bench,.[torch$(comma)dev$(comma)bench],experiments dev bench)
+	$(call install,bench,.[torch$(comma)dev$(comma)bench],experiments docs dev bench)
 
 comma := ,
 

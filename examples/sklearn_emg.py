@@ -1,18 +1,18 @@
-"""Gestures from muscle currents in one pass: raw channels, covariances of windows, the nearest class mean.
+"""
+Gestures from muscle currents, in one pass
+==========================================
 
-python examples/sklearn_emg.py [--data DIR] [--out gestures.png]
-
-The recording comes in bit by bit and is never held: each window becomes an 8×8 covariance, and the classifier's class
-means take a step for each batch of them. Every second repetition of each gesture is kept for testing.
+Raw channels, covariances of windows, the nearest class mean: a classifier that learns while the recording plays. The
+recording comes in bit by bit and is never held; each window becomes an 8×8 covariance, and the class means take a
+step for each batch of them.
 """
 
-import argparse
+# %%
+# Every second repetition of each gesture is kept for testing.
 import itertools
+import time
 from collections.abc import Iterator
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -20,9 +20,11 @@ import retrax as rx
 from retrax.sklearn import MinimumDistanceToMean
 
 WINDOW, STEP = 400, 200
+recording = rx.datasets.load("emg")
+names = [name.decode() for name in recording.data["label_names"]]
 
 
-def repetitions(recording: rx.datasets.Dataset) -> Iterator[tuple[np.ndarray, int, bool]]:
+def repetitions() -> Iterator[tuple[np.ndarray, int, bool]]:
     """(channels, gesture, whether it is for testing), one repetition of a gesture after the other."""
     channels, session, label = recording.data["channels"], recording.data["session"], recording.labels
     change = np.flatnonzero((np.diff(label.astype(int)) != 0) | (np.diff(session.astype(int)) != 0)) + 1
@@ -39,43 +41,50 @@ def covariances(channels: np.ndarray) -> np.ndarray:
     return np.stack([np.cov(channels[start : start + WINDOW].astype(np.float64).T) for start in starts])
 
 
-def main() -> None:
-    """Learn while the recording plays, then test."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the data; default: RETRAX_DATA, or the user's cache")
-    parser.add_argument("--out", default="gestures.png")
-    options = parser.parse_args()
-
-    recording = rx.datasets.load("emg", options.data)
-    names = [name.decode() for name in recording.data["label_names"]]
-    classifier = MinimumDistanceToMean()
-    held_out: list[tuple[np.ndarray, int]] = []
-    for channels, gesture, is_test in repetitions(recording):
-        windows = covariances(channels)
-        if is_test:
-            held_out.append((windows, gesture))
-        else:
-            classifier.partial_fit(windows, np.full(len(windows), gesture), classes=range(len(names)))
-
-    X = np.concatenate([windows for windows, _ in held_out])
-    y = np.concatenate([np.full(len(windows), gesture) for windows, gesture in held_out])
-    predicted = classifier.predict(X)
-    votes = [np.bincount(classifier.predict(windows)).argmax() == gesture for windows, gesture in held_out]
-    print(f"{len(X)} windows held out: accuracy {np.mean(predicted == y):.3f}")
-    print(f"by the majority of each repetition's windows: {np.mean(votes):.3f}")
-
-    confusion = np.zeros((len(names), len(names)))
-    np.add.at(confusion, (y, predicted), 1)
-    confusion /= confusion.sum(axis=1, keepdims=True)
-    figure, axes = plt.subplots(figsize=(4.5, 4))
-    axes.imshow(confusion, cmap="Blues", vmin=0, vmax=1)
-    for (row, column), part in np.ndenumerate(confusion):
-        axes.text(column, row, f"{part:.2f}", ha="center", va="center", color="white" if part > 0.5 else "black")
-    axes.set(xticks=range(len(names)), yticks=range(len(names)), xticklabels=names, yticklabels=names)
-    axes.set(xlabel="predicted", ylabel="gesture", title="Windows held out, one pass")
-    figure.tight_layout()
-    figure.savefig(options.out, dpi=110)
+# %%
+# Learn while the recording plays. What is kept of the training windows here is kept for the comparison only.
+classifier = MinimumDistanceToMean()
+held_out: list[tuple[np.ndarray, int]] = []
+training: list[tuple[np.ndarray, int]] = []
+seconds = 0.0
+for channels, gesture, is_test in repetitions():
+    windows = covariances(channels)
+    (held_out if is_test else training).append((windows, gesture))
+    if not is_test:
+        begun = time.perf_counter()
+        classifier.partial_fit(windows, np.full(len(windows), gesture), classes=range(len(names)))
+        seconds += time.perf_counter() - begun
 
 
-if __name__ == "__main__":
-    main()
+def joined(pairs: list[tuple[np.ndarray, int]]) -> tuple[np.ndarray, np.ndarray]:
+    """All windows, and their gestures."""
+    labels = [np.full(len(windows), gesture) for windows, gesture in pairs]
+    return np.concatenate([windows for windows, _ in pairs]), np.concatenate(labels)
+
+
+X, y = joined(held_out)
+predicted = classifier.predict(X)
+votes = [np.bincount(classifier.predict(windows)).argmax() == gesture for windows, gesture in held_out]
+print(f"{len(X)} windows held out: accuracy {np.mean(predicted == y):.3f}; learning took {seconds:.1f} s")
+print(f"by the majority of each repetition's windows: {np.mean(votes):.3f}")
+
+# %%
+# The comparison: the same classifier with all training windows at once, and the arithmetic mean with the ordinary
+# distance, which is what one gets by taking covariances for vectors.
+X_train, y_train = joined(training)
+batch = MinimumDistanceToMean().fit(X_train, y_train)
+means = np.stack([X_train[y_train == gesture].mean(axis=0) for gesture in range(len(names))])
+flat = np.argmin(((X[:, None] - means) ** 2).sum(axis=(-2, -1)), axis=1)
+print(f"all at once: {batch.score(X, y):.3f}; arithmetic means: {np.mean(flat == y):.3f}")
+
+# %%
+confusion = np.zeros((len(names), len(names)))
+np.add.at(confusion, (y, predicted), 1)
+confusion /= confusion.sum(axis=1, keepdims=True)
+figure, axes = plt.subplots(figsize=(4.5, 4), layout="constrained")
+axes.imshow(confusion, cmap="Blues", vmin=0, vmax=1)
+for (row, column), part in np.ndenumerate(confusion):
+    axes.text(column, row, f"{part:.2f}", ha="center", va="center", color="white" if part > 0.5 else "black")
+axes.set(xticks=range(len(names)), yticks=range(len(names)), xticklabels=names, yticklabels=names)
+axes.set(xlabel="predicted", ylabel="gesture", title="Windows held out, one pass")
+plt.show()

@@ -77,7 +77,10 @@ __all__ = [
 ]
 
 _FOLDERS = frozenset(
-    {"datasets", "estimators", "optax", "problems", "scalings", "schedules", "sklearn", "step_sizes", "torch"}
+    {
+        *("datasets", "estimators", "optax", "problems", "scalings", "schedules", "sklearn", "step_sizes", "torch"),
+        "trackers",
+    }
 )
 
 

@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-_EXTRA = {
+_EXTRA: dict[str, str | None] = {
     "matplotlib": "experiments",
     "PIL": "experiments",
     "platformdirs": "experiments",
@@ -11,6 +11,7 @@ _EXTRA = {
     "requests": "experiments",
     "rich": "experiments",
     "sklearn": "sklearn",
+    "pandas": None,
 }
 
 
@@ -23,7 +24,14 @@ def explain(error: ModuleNotFoundError) -> MissingExtraError | None:
     module = (error.name or "").partition(".")[0]
     if module not in _EXTRA:
         return None
-    return MissingExtraError(f'this needs {module}, which is not installed: pip install "retrax[{_EXTRA[module]}]"')
+    return MissingExtraError(f"this needs {module}, which is not installed: {advice(module, _EXTRA[module])}")
+
+
+def advice(module: str, extra: str | None) -> str:
+    """What to type to have a module: the extra that brings it, or itself where none does."""
+    if extra is None:
+        return f"pip install {module}"
+    return f'pip install "retrax[{extra}]", or ".[{extra}]" in a checkout'
 
 
 def optional(module: str) -> Any:

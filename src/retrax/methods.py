@@ -8,7 +8,7 @@ import math
 import numbers
 from typing import Any, NamedTuple
 
-from retrax import _linalg, schedules
+from retrax import _html, _linalg, schedules
 from retrax._arguments import integer, one_of
 from retrax._tree import pytree, scale, static
 from retrax.estimators import (
@@ -106,6 +106,18 @@ class Method:
     def info(self, state: State, t: Any) -> dict[str, Any]:
         """What the last step, number t, used: columns of the history."""
         return {"step_size": state.last.size, **self.estimator.info(state.memory, t)}
+
+    def _repr_html_(self) -> str:
+        rows = {"estimator": self.estimator, "scaling": self.scaling, "step size": self.step_size}
+        rows["SFO of a step"] = f"{self.evaluations} × batch size"
+        if self.first_batch_size is not None:
+            often = "once" if self.restart_every is None else f"every {self.restart_every}"
+            rows["large batches"] = f"{self.first_batch_size}, {often}"
+        picture = ""
+        if isinstance(self.step_size, schedules.Schedule):
+            steps = range(1, 1001, 9)
+            picture = _html.curve(steps, [float(self.step_size(t)) for t in steps], "t", "step size")
+        return _html.page(self.name, rows, picture)
 
     def average(self, state: State) -> None:
         """A plain method keeps no average; see `Averaged`."""

@@ -9,7 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from retrax import _html
 from retrax._arguments import integer
+from retrax._extras import optional
 
 
 class Status(enum.Enum):
@@ -115,6 +117,10 @@ class History(Mapping[str, np.ndarray]):
     def __len__(self) -> int:
         return len(list(iter(self)))
 
+    def to_pandas(self) -> Any:
+        """The table as a pandas DataFrame with one row for each record."""
+        return optional("pandas").DataFrame({column: self[column] for column in self})
+
     def __repr__(self) -> str:
         return f"History({len(self.rows)} records: {', '.join(self)})"
 
@@ -147,6 +153,31 @@ class Result:
         parts = [f"status={self.status.value}", f"steps={self.steps}", f"sfo={self.sfo}", *self._figures()]
         parts += [f"seconds={self.seconds:.3g}", f"compile_seconds={self.compile_seconds:.3g}"]
         return f"Result({', '.join(parts)})" + (f"\nWarning: {self.warning}." if self.warning else "")
+
+    def plot(self, column: str | None = None, *, against: str = "sfo", axes: Any = None, **line: Any) -> Any:
+        """Draw a column of the history with matplotlib, and return the axes.
+
+        column: by default "gap" where there is one, else "loss". against: "sfo", "step" or "seconds". axes: those to
+        draw into (default: new ones). Other arguments are matplotlib's, such as `label=`. The axis is logarithmic where
+        all values are positive.
+        """
+        x, name = self.history[against], column or self._main_column()
+        y = self.history[name]
+        if axes is None:
+            axes = optional("matplotlib.pyplot").subplots()[1]
+        axes.plot(x, y, **line)
+        axes.set(xlabel=against, ylabel=name, yscale="log" if (y > 0).all() else "linear")
+        return axes
+
+    def _main_column(self) -> str:
+        return "gap" if "gap" in self.history else "loss"
+
+    def _repr_html_(self) -> str:
+        shown = dict(part.split("=", 1) for part in self._figures())
+        rows = {"status": self.status, "steps": self.steps, "sfo": self.sfo, **shown, "seconds": f"{self.seconds:.3g}"}
+        name = self._main_column()
+        picture = _html.curve(self.history["sfo"], self.history[name], "sfo", name) if self.history.rows else ""
+        return _html.page("Result", rows, picture, self.warning)
 
     def _figures(self) -> list[str]:
         """Loss, and gap or gradient norm, at x."""

@@ -25,6 +25,13 @@ def test_pca(tmp_path):
     assert all(0 < float(gap) < 0.05 for gap in gaps.values())
 
 
+def test_no_epochs_are_refused(tmp_path):
+    command = [sys.executable, str(EXAMPLES / "torch_mnist.py"), "--epochs", "0"]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert result.returncode == 2
+    assert "--epochs must be at least 1, not 0" in result.stderr
+
+
 def test_mnist_on_small_digits(tmp_path):
     output = run("torch_mnist.py", "--epochs", "4", "--out", "figure.png", folder=tmp_path)
     errors = [float(error) for error in re.findall(r"test error (\S+)%", output)]

@@ -22,7 +22,7 @@ def test_without_torch_the_import_says_what_to_install():
     result = subprocess.run(
         [sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=True, timeout=120
     )
-    assert result.stdout == 'retrax.torch needs PyTorch: pip install "retrax[torch]"\n'
+    assert result.stdout == 'retrax.torch needs PyTorch: pip install "retrax[torch]", or ".[torch]" in a checkout\n'
 
 
 def test_retrax_alone_does_not_import_torch():

@@ -9,12 +9,14 @@ Leaves that `manifolds` does not name are Euclidean. Two-point methods (`rsrm`, 
 `gradient_fn=`, the gradient of the same batch as a function of the parameters.
 """
 
+from retrax._extras import advice
+
 try:
     import optax as _optax  # noqa: F401
 except ModuleNotFoundError as error:
     if error.name != "optax":
         raise
-    raise ImportError('retrax.optax needs optax: pip install "retrax[optax]"') from None
+    raise ImportError(f"retrax.optax needs optax: {advice('optax', 'optax')}") from None
 
 from retrax.optax.methods import (
     crmsprop,

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from retrax import _linalg, sampling, sources
+from retrax import _html, _linalg, sampling, sources
 from retrax._arguments import real
 from retrax._tree import pytree, static
 from retrax.manifolds.base import Manifold
@@ -284,6 +284,26 @@ class Problem:
     def optimum(self) -> float | None:
         """The smallest value of F, where it is known."""
         return self._optimum
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.manifold}, data={self._data_in_words()})"
+
+    def _repr_html_(self) -> str:
+        gradients = (self.objective.ambient_gradient, self.objective.riemannian_gradient)
+        rows = {
+            "loss": getattr(self.objective.loss, "__name__", type(self.objective.loss).__name__),
+            "gradient": "derived automatically" if gradients == (None, None) else "given",
+            "manifold": self.manifold,
+            "data": self._data_in_words(),
+        }
+        return _html.page(type(self).__name__, rows)
+
+    def _data_in_words(self) -> str:
+        """Shapes and dtypes of arrays; the class of what is not an array."""
+        shown = jax.tree.map(
+            lambda leaf: f"{leaf.dtype}{list(leaf.shape)}" if hasattr(leaf, "shape") else type(leaf).__name__, self.data
+        )
+        return str(shown).replace("'", "")
 
     @functools.cached_property
     def source(self) -> Any:

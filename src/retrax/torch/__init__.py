@@ -4,12 +4,14 @@ A parameter's manifold is an option of its group, `{"params": [weight], "manifol
 without one are Euclidean. Nothing here repeats a formula of the library.
 """
 
+from retrax._extras import advice
+
 try:
     import torch as _torch  # noqa: F401
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
-    raise ImportError('retrax.torch needs PyTorch: pip install "retrax[torch]"') from None
+    raise ImportError(f"retrax.torch needs PyTorch: {advice('torch', 'torch')}") from None
 
 from retrax.torch.initial import orthogonal_, point_, positive_definite_, retract_, unit_
 from retrax.torch.methods import (
