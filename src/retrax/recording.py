@@ -176,7 +176,8 @@ class Result:
         shown = dict(part.split("=", 1) for part in self._figures())
         rows = {"status": self.status, "steps": self.steps, "sfo": self.sfo, **shown, "seconds": f"{self.seconds:.3g}"}
         name = self._main_column()
-        picture = _html.curve(self.history["sfo"], self.history[name], "sfo", name) if self.history.rows else ""
+        columns = [self.history[column].tolist() for column in ("sfo", name)] if self.history.rows else ([], [])
+        picture = _html.curve(columns[0], columns[1], "sfo", name)
         return _html.page("Result", rows, picture, self.warning)
 
     def _figures(self) -> list[str]:
