@@ -14,15 +14,17 @@ import numpy as np
 
 from retrax import _kernel
 from retrax._kernel import in_one_kernel
-from retrax.drivers import kernel
+from retrax.drivers import kernel, span
 from retrax.drivers.base import Figures, Means, figures
 from retrax.drivers.devices import Devices, OneDevice, SeveralDevices, SplitMean
 from retrax.drivers.partwise import AtOnePoint, PartwiseMean, stacked
 from retrax.drivers.programs import compiled
+from retrax.manifolds.base import scaled
 from retrax.methods import Method, State
 from retrax.problems.base import BatchOracle, LargeBatchOracle, Mean, Objective, Problem, SampleMean, chunk_length
+from retrax.scalings import Identity
 from retrax.sources import LargeBatch, Samples
-from retrax.typing import Array, Batch, Point
+from retrax.typing import Array, Batch, Point, Step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Form:
     several: bool = False
     """Whether every argument but resident data has a leading axis of runs."""
     one_kernel: bool = False
+    in_span: bool = False
+    """Whether steps are taken in the span of what they start from; only what is small is then one kernel."""
     in_turn: bool = False
     """Whether several runs take turns instead of stepping together: where steps are one kernel, nothing is shared."""
 
@@ -107,6 +111,47 @@ def _advance_in_one_kernel(
     return advance(objective, data, method, x, state, batches, first, count), used
 
 
+def _advance_in_span(
+    objective: Objective,
+    one_kernel: bool,
+    data: Batch | None,
+    method: Method,
+    x: Point,
+    state: State,
+    batches: Batch,
+    first: Any,
+    count: Any,
+) -> tuple[tuple[Point, State], Array]:
+    """The same steps, each from the point before it, along the direction that was found there.
+
+    A step's retraction is then the first thing in the next step, where it is small; x follows from the state.
+    """
+    manifold, dtype = objective.manifold, x.dtype
+
+    def retracted(last: Step) -> Point:
+        return manifold.retract(last.point, scaled(manifold, -last.size, last.vector))
+
+    def step(basis: Any, others: Any) -> tuple[Any, Any]:
+        (point, vector, batch), (method, size, memories, t) = basis, others
+        last = Step(point, vector, size)
+        state = State(last, *memories)
+        new = method.step(manifold, BatchOracle(objective, batch), retracted(last), state, t)[1]
+        return (new.last.point, new.last.vector), (new.last.size, tuple(new[1:]))
+
+    def body(i: Any, carry: Any) -> Any:
+        pair, (size, memories), _ = carry
+        others = (method, size, memories, _number(first, i, dtype))
+        kernel_or_not = in_one_kernel if one_kernel else lambda function, *arguments: function(*arguments)
+        pair, (rest, unread) = span.step(step, pair, _fetch(data, batches, i), others, kernel_or_not)
+        return pair, rest, unread
+
+    start = jnp.concatenate([state.last.point.T, state.last.vector.T]), (state.last.size, tuple(state[1:]))
+    pair, (size, memories), unread = jax.lax.fori_loop(0, count, body, (*start, jnp.zeros((), jnp.float32)))
+    rank = x.shape[1]
+    last = Step(pair[:rank].T, pair[rank:].T, size)
+    return (retracted(last), State(last, *memories)), unread
+
+
 def _advance(
     objective: Objective,
     form: Form,
@@ -125,6 +170,8 @@ def _advance(
         batches = others[3]
         steps = form.devices.steps(objective, data, batches)
         arguments = (steps[1], *others[:3], steps[2], *others[4:])
+        if form.in_span:
+            return _advance_in_span(steps[0], form.one_kernel, *arguments)
         if form.one_kernel:
             return in_one_kernel(functools.partial(_advance_in_one_kernel, steps[0]), *arguments)
         return advance(steps[0], *arguments), None
@@ -353,8 +400,27 @@ class JaxDriver:
             found = self.verdicts[key] = self._verdict(fed, data, x, state, indices)
             turns = found.fits and self.objective.loss not in kernel.FILLS_LANES
             one_kernel = found.fits and (turns or not self.form.several)
-            self._forms[key] = dataclasses.replace(self.form, one_kernel=one_kernel, in_turn=turns)
+            form = dataclasses.replace(self.form, one_kernel=one_kernel, in_turn=turns)
+            self._forms[key] = form if found.fits else self._spanned(fed, data, x, state, indices)
         return self._forms[key]
+
+    def _spanned(self, fed: bool, data: Any, x: Point, state: State, indices: Any) -> Form:
+        """The form with steps in a span, where that is possible and worth it."""
+        if isinstance(self.form.devices, SeveralDevices) or (self.form.several and fed):
+            return self.form
+        method = self.method
+        if self.form.several:
+            method, x, state, indices = (_run(tree, 0) for tree in (method, x, state, indices))
+        if not _worth_a_span(method, data, x, state, indices):
+            return self.form
+        arguments = jax.tree.map(_abstract, (data, method, x, state, indices, np.asarray(1), np.asarray(1)))
+        form = dataclasses.replace(self.form, several=False, in_span=True, one_kernel=True)
+        try:
+            text = _advance_text(self.objective, form, fed, *arguments)
+        except span.OutOfSpanError:
+            return self.form
+        one_kernel = kernel.is_known(text) and x.shape[1] <= _kernel.LARGEST
+        return dataclasses.replace(self.form, in_span=True, one_kernel=one_kernel, in_turn=True)
 
     def _verdict(self, fed: bool, data: Any, x: Point, state: State, indices: Any) -> kernel.Fit:
         if isinstance(self.form.devices, SeveralDevices):
@@ -416,6 +482,17 @@ class JaxDriver:
 def _run(tree: Any, i: int) -> Any:
     """Run number i of a sweep's arrays."""
     return jax.tree.map(lambda a: a[i], tree)
+
+
+def _worth_a_span(method: Any, data: Any, x: Point, state: State, indices: Any) -> bool:
+    """Whether all that a step starts from are two d×r matrices and a matrix of samples, short beside d."""
+    if type(method) is not Method or not isinstance(method.scaling, Identity) or getattr(x, "ndim", 0) != 2:
+        return False
+    samples: Any = data if indices is not None else None
+    if getattr(samples, "ndim", 0) != 2 or samples.dtype != x.dtype or any(a.ndim for a in jax.tree.leaves(state[1:])):
+        return False
+    length, rank = x.shape
+    return span.is_worth_it(length, rank, indices.shape[1])
 
 
 def _or_none(put: Any, value: Any) -> Any:

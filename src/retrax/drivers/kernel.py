@@ -49,10 +49,19 @@ def verdict(lower: Any, objective: Objective, method: Any, data: Any, x: Any, ba
     too_large = _too_large(data, x, batches)
     if too_large:
         return Fit(False, too_large)
-    found = set(re.findall(r"\bstablehlo\.(\w+)", lower())) - KNOWN_OPERATIONS
+    found = _unknown(lower())
     if found:
         return Fit(False, f"the program calls {', '.join(sorted(found))}, which a kernel cannot do")
     return Fit(True, "every operation of the program is known to work in one kernel")
+
+
+def _unknown(text: str) -> set[str]:
+    return set(re.findall(r"\bstablehlo\.(\w+)", text)) - KNOWN_OPERATIONS
+
+
+def is_known(text: str) -> bool:
+    """Whether a program in StableHLO consists of operations that are known to work in one kernel, on the CPU."""
+    return jax.default_backend() == "cpu" and not _unknown(text) - {"optimization_barrier"}
 
 
 def _too_large(data: Any, x: Any, batches: Any) -> str | None:

@@ -1,0 +1,348 @@
+"""Steps in the span of what they start from: two passes over the long axis, and everything else small.
+
+On manifolds of d×r matrices a step of RSRM begins at y and d and sees a batch B. Projections, transports, retractions
+and the gradients of many losses only ever form combinations y C₁ + d C₂ + Bᵀ C₃ of these, and inner products of such
+combinations. So a program written for d×r matrices can be run on their small coefficients C instead: inner products
+follow from the Gram matrices of y, d and B, found in one pass, and one more pass forms the new point and direction.
+`in_span` does this to any program. Where a program does something else to a long matrix it raises `OutOfSpanError`.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import Literal
+
+from retrax.typing import Array
+
+LEAST_LENGTH = 4
+"""A long axis has at least so many times the columns of the basis."""
+
+
+def is_worth_it(length: int, rank: int, samples: int) -> bool:
+    """Whether two passes over d×r matrices and a batch beat the operations one by one.
+
+    A method may ask for the inner products of all samples: where these are many, they would cost the most.
+    """
+    return samples <= max(16, 4 * rank) and length >= LEAST_LENGTH * (2 * rank + samples)
+
+
+Grams = Callable[[int, int], Array]
+"""Vᵢᵀ Vⱼ, by the numbers of two basis matrices."""
+
+
+class OutOfSpanError(Exception):
+    """A program does to a long matrix what its coefficients do not tell."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Tall:
+    """Σᵢ Vᵢ Cᵢ, of d×m, or its transpose; the basis matrices Vᵢ stand in nobody's program."""
+
+    parts: dict[int, Array]
+    """Cᵢ, or a number c for c I."""
+    columns: int
+    turned: bool = False
+    """Whether the program means the transpose."""
+
+    @property
+    def long_axis(self) -> int:
+        """Where the program sees the axis of length d."""
+        return 1 if self.turned else 0
+
+    def each(self, function: Callable[[Array], Array], columns: int | None = None) -> "Tall":
+        """With `function` applied to the coefficients."""
+        changed = {i: function(part) for i, part in self.parts.items()}
+        return Tall(changed, self.columns if columns is None else columns, self.turned)
+
+    def matrices(self, sizes: Sequence[int]) -> dict[int, Array]:
+        """The coefficients of each basis matrix, of so many columns, all as matrices."""
+        return {i: _as_matrix(self.parts[i], size, self.columns) for i, size in enumerate(sizes) if i in self.parts}
+
+
+@dataclasses.dataclass(frozen=True)
+class Filled:
+    """A number, or a vector along one axis, repeated over an array: `broadcast_in_dim`, not yet carried out."""
+
+    values: Array
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+
+    def array(self) -> Array:
+        """Carried out."""
+        return jax.lax.broadcast_in_dim(self.values, self.shape, self.axes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Product:
+    """a ∘ b entry by entry, of which only sums along the long axis are known."""
+
+    a: Tall
+    b: Tall
+
+
+def _as_matrix(part: Array, rows: int, columns: int) -> Array:
+    return part if jnp.ndim(part) == 2 else part * jnp.eye(rows, columns)
+
+
+def in_span(function: Callable[..., Any], basis: Sequence[Any], others: Any, grams: Grams) -> Any:
+    """`function(basis, others)` on coefficients, for abstract matrices `basis`; long results are `Tall`.
+
+    A matrix with the long axis first is a basis matrix, one with the long axis last, as samples have, the transpose of
+    one.
+    """
+    program, shapes = jax.make_jaxpr(function, return_shape=True)(basis, others)
+    sizes = [min(one.shape) for one in basis]
+    arguments = [
+        Tall({i: jnp.ones((), one.dtype)}, min(one.shape), turned=one.shape[0] < one.shape[1])
+        for i, one in enumerate(basis)
+    ]
+    results = _Interpreter(sizes, grams).run(program.jaxpr, program.consts, [*arguments, *jax.tree.leaves(others)])
+    return jax.tree.unflatten(jax.tree.structure(shapes), results)
+
+
+def step(function: Callable[..., Any], pair: Array, batch: Array, others: Any, in_one_kernel: Any) -> tuple[Array, Any]:
+    """`function((y, v, batch), others)`, which returns two d×r matrices and other things, on coefficients.
+
+    `pair` holds yᵀ above vᵀ, and so does the first result: one pass finds the inner products, one forms the results.
+    """
+    twice, length = pair.shape
+    rank, count = twice // 2, batch.shape[0]
+    sizes = (rank, rank, count)
+    basis = [jax.ShapeDtypeStruct(shape, pair.dtype) for shape in ((length, rank),) * 2 + ((count, length),)]
+
+    def small(pairs: Array, samples: Array, among_samples: Callable[[], Array], others: Any) -> tuple[Array, Any]:
+        """The coefficients of the results, side by side, and what else the function returns."""
+
+        def grams(i: int, j: int) -> Array:
+            if i > j:
+                return grams(j, i).T
+            rows = slice(i * rank, (i + 1) * rank)
+            if j < 2:
+                return pairs[rows, j * rank : (j + 1) * rank]
+            return samples[rows] if i < 2 else among_samples()
+
+        long, rest = in_span(function, basis, others, grams)
+        nothing = Tall({i: jnp.zeros((), pair.dtype) for i in range(3)}, rank)
+        columns = [{**nothing.matrices(sizes), **one.matrices(sizes)} for one in long]
+        return jnp.concatenate([jnp.concatenate([one[i] for one in columns], axis=1) for i in range(3)]), rest
+
+    needs_samples: list[bool] = []
+
+    def asked() -> Array:
+        needs_samples.append(True)
+        return jnp.zeros((count, count), pair.dtype)
+
+    products = [pair @ pair.T, pair @ batch.T]
+    jax.eval_shape(lambda pairs, samples, others: small(pairs, samples, asked, others), *products, others)
+    if needs_samples:
+        products.append(batch @ batch.T)
+
+    def run(others: Any, *given: Array) -> tuple[Any, Array]:
+        return small(given[0], given[1], lambda: given[2], others), _sum_of_firsts((others, given))
+
+    (coefficients, rest), unread = in_one_kernel(run, others, *products)
+    # Transposed in memory: the product with columns would take twice as long.
+    return jax.lax.optimization_barrier(coefficients.T) @ jnp.concatenate([pair, batch]), (rest, unread)
+
+
+def _sum_of_firsts(tree: Any) -> Array:
+    """A use for every argument of a kernel: XLA ends the process over one that has none."""
+    return sum(jnp.ravel(leaf)[0].astype(jnp.float32) for leaf in jax.tree.leaves(tree))
+
+
+class _Interpreter:
+    """Runs programs whose values are arrays, `Tall`, `Filled` or `Product`."""
+
+    def __init__(self, sizes: Sequence[int], grams: Grams) -> None:
+        self.sizes, self.grams = sizes, grams
+
+    def run(self, program: Any, constants: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+        known: dict[Any, Any] = dict(zip([*program.constvars, *program.invars], [*constants, *arguments], strict=True))
+
+        def value(atom: Any) -> Any:
+            return atom.val if isinstance(atom, Literal) else known[atom]
+
+        for equation in _needed(program):
+            operands = [value(atom) for atom in equation.invars]
+            with equation.ctx.manager:
+                results = self._apply(equation, operands)
+            known |= dict(zip(equation.outvars, results, strict=True))
+        return [value(atom) for atom in program.outvars]
+
+    def _apply(self, equation: Any, operands: list[Any]) -> list[Any]:
+        name = equation.primitive.name
+        if name == "broadcast_in_dim" and _is_repeated(equation):
+            return [Filled(operands[0], equation.params["shape"], equation.params["broadcast_dimensions"])]
+        if not any(isinstance(one, Tall | Product) for one in operands) and name not in _WITH_RULES:
+            found = equation.primitive.bind(*map(_filled, operands), **equation.params)
+            return list(found) if equation.primitive.multiple_results else [found]
+        if equation.params.get("name") == "cut_entries":
+            return [self._bounded(*operands)]
+        if name in _CALLS or name in _WITH_RULES:
+            inner = next(equation.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in equation.params)
+            return self.run(inner.jaxpr, inner.consts, operands)
+        rule = getattr(self, f"_{name}", None)
+        found = None if rule is None else rule(equation.params, *operands)
+        if found is None:
+            raise OutOfSpanError(name)
+        return [found]
+
+    # --- what coefficients tell; each rule returns None where they do not ---
+
+    def _neg(self, parameters: Any, a: Any) -> Any:
+        return a.each(jnp.negative) if isinstance(a, Tall) else None
+
+    def _copy(self, parameters: Any, a: Any) -> Any:
+        return a
+
+    def _convert_element_type(self, parameters: Any, a: Any) -> Any:
+        return a if isinstance(a, Tall) and next(iter(a.parts.values())).dtype == parameters["new_dtype"] else None
+
+    def _add(self, parameters: Any, a: Any, b: Any) -> Any:
+        if not (isinstance(a, Tall) and isinstance(b, Tall) and a.turned == b.turned):
+            return None
+        return self._merged(jnp.add, a, b)
+
+    _add_any = _add
+
+    def _sub(self, parameters: Any, a: Any, b: Any) -> Any:
+        return self._add(parameters, a, b.each(jnp.negative)) if isinstance(b, Tall) else None
+
+    def _merged(self, function: Callable[[Array, Array], Array], a: Tall, b: Tall) -> Tall:
+        """`function` of both coefficients, where 0 stands for what one of them lacks."""
+        parts = {}
+        for i in a.parts.keys() | b.parts.keys():
+            p, q = cast(Any, a.parts.get(i)), cast(Any, b.parts.get(i))
+            if p is not None and q is not None and jnp.ndim(p) != jnp.ndim(q):
+                p, q = (_as_matrix(one, self.sizes[i], a.columns) for one in (p, q))
+            parts[i] = function(jnp.zeros_like(q) if p is None else p, jnp.zeros_like(p) if q is None else q)
+        return Tall(parts, a.columns, a.turned)
+
+    def _mul(self, parameters: Any, a: Any, b: Any) -> Any:
+        if isinstance(a, Tall) and isinstance(b, Tall):
+            return Product(a, b) if a.turned == b.turned else None
+        return self._scaled(a, b, jnp.multiply) if isinstance(a, Tall) else self._scaled(b, a, jnp.multiply)
+
+    def _div(self, parameters: Any, a: Any, b: Any) -> Any:
+        return self._scaled(a, b, jnp.divide)
+
+    def _scaled(self, a: Any, factor: Any, operation: Callable[[Array, Array], Array]) -> Any:
+        """By a number, or by one for each column."""
+        if not isinstance(a, Tall) or isinstance(factor, Tall | Product):
+            return None
+        values = factor.values if isinstance(factor, Filled) else factor
+        if jnp.ndim(values) == 0:
+            return a.each(lambda part: operation(part, values))
+        if not isinstance(factor, Filled) or factor.axes != (1 - a.long_axis,):
+            return None
+        parts = a.matrices(self.sizes)
+        return Tall({i: operation(part, values[None, :]) for i, part in parts.items()}, a.columns, a.turned)
+
+    def _integer_pow(self, parameters: Any, a: Any) -> Any:
+        if not isinstance(a, Tall) or parameters["y"] not in (1, 2):
+            return None
+        return a if parameters["y"] == 1 else Product(a, a)
+
+    def _square(self, parameters: Any, a: Any) -> Any:
+        return Product(a, a) if isinstance(a, Tall) else None
+
+    def _reduce_sum(self, parameters: Any, product: Any) -> Any:
+        if not isinstance(product, Product) or product.a.long_axis not in parameters["axes"]:
+            return None
+        sums = self._column_products(product.a, product.b)
+        return sums if len(parameters["axes"]) == 1 else jnp.sum(sums)
+
+    def _column_products(self, a: Tall, b: Tall) -> Array:
+        """Σ over the long axis of a ∘ b, column by column."""
+        parts = a.matrices(self.sizes)
+        return sum(jnp.sum(parts[i] * self._times_gram(i, b), axis=0) for i in parts)
+
+    def _times_gram(self, i: int, b: Tall) -> Array:
+        """Vᵢᵀ b."""
+        return sum(_product(self.grams(i, j), part) for j, part in b.parts.items())
+
+    def _inner(self, a: Tall, b: Tall) -> Array:
+        """aᵀ b."""
+        return sum(_product(part.T, self._times_gram(i, b)) for i, part in a.parts.items())
+
+    def _dot_general(self, parameters: Any, a: Any, b: Any) -> Any:
+        (left, right), batched = parameters["dimension_numbers"]
+        if batched[0]:
+            return None
+        if isinstance(a, Tall) and isinstance(b, Tall):
+            if (left, right) == ((a.long_axis,), (b.long_axis,)):
+                return self._inner(a, b)
+            if len(left) == 2 and right == (left if a.turned == b.turned else left[::-1]):
+                return jnp.sum(self._column_products(a, b))
+            return None
+        tall, small, contracted, along = (a, b, left, right) if isinstance(a, Tall) else (b, a, right, left)
+        small = _filled(small)
+        if contracted != (1 - tall.long_axis,) or jnp.ndim(small) != 2:
+            return None
+        factor = small if along == (0,) else small.T
+        return Tall(tall.each(lambda part: _product(part, factor)).parts, factor.shape[1], turned=tall is b)
+
+    def _transpose(self, parameters: Any, a: Any) -> Any:
+        return dataclasses.replace(a, turned=not a.turned) if isinstance(a, Tall) else None
+
+    def _concatenate(self, parameters: Any, *talls: Any) -> Any:
+        if not all(isinstance(one, Tall) for one in talls) or parameters["dimension"] == talls[0].long_axis:
+            return None
+        parts = {}
+        for i in set().union(*(one.parts for one in talls)):
+            pieces = [_as_matrix(one.parts.get(i, jnp.zeros(())), self.sizes[i], one.columns) for one in talls]
+            parts[i] = jnp.concatenate(pieces, axis=1)
+        return Tall(parts, sum(one.columns for one in talls), talls[0].turned)
+
+    def _slice(self, parameters: Any, a: Any) -> Any:
+        axis = 1 - a.long_axis
+        start, stop = parameters["start_indices"], parameters["limit_indices"]
+        if parameters["strides"] is not None or start[a.long_axis] != 0:
+            return None
+        parts = {i: part[:, start[axis] : stop[axis]] for i, part in a.matrices(self.sizes).items()}
+        return Tall(parts, stop[axis] - start[axis], a.turned)
+
+    def _select_n(self, parameters: Any, which: Any, *cases: Any) -> Any:
+        which = which.values if isinstance(which, Filled) else which
+        if jnp.ndim(which) or len(cases) != 2 or not all(isinstance(one, Tall) for one in cases):
+            return None
+        if cases[0].turned != cases[1].turned:
+            return None
+        return self._merged(lambda p, q: jnp.where(which, q, p), *cases)
+
+    def _bounded(self, a: Tall, most: Array) -> Tall:
+        """A bound on the lengths of columns in place of one on entries: both keep senselessly long steps harmless."""
+        lengths = jnp.sqrt(self._column_products(a, a))
+        factor = jnp.where(lengths > most, most / lengths, 1)
+        return self._scaled(a, Filled(factor, (), (1 - a.long_axis,)), jnp.multiply)
+
+
+_CALLS = frozenset({"jit", "pjit", "closed_call"})
+_WITH_RULES = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"})
+"""Calls with derivatives of their own, which nobody asks a finished program for."""
+
+
+def _is_repeated(equation: Any) -> bool:
+    """Whether a number or a vector fills a matrix."""
+    return len(equation.invars) == 1 and equation.invars[0].aval.ndim <= 1 and len(equation.params["shape"]) == 2
+
+
+def _needed(program: Any) -> list[Any]:
+    """The equations that a result depends on."""
+    wanted, found = set(map(id, program.outvars)), []
+    for equation in reversed(program.eqns):
+        if any(id(out) in wanted for out in equation.outvars):
+            wanted |= set(map(id, equation.invars))
+            found.append(equation)
+    return found[::-1]
+
+
+def _filled(one: Any) -> Any:
+    return one.array() if isinstance(one, Filled) else one
+
+
+def _product(a: Array, b: Array) -> Array:
+    return a @ b if jnp.ndim(a) == jnp.ndim(b) == 2 else a * b

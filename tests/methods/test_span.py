@@ -1,0 +1,171 @@
+"""Steps in the span of what they start from, against the same programs on long matrices."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import retrax as rx
+from retrax._precision import precision
+from retrax.drivers import span
+from retrax.drivers.jax import LOOP_OPTIONS, JaxDriver, _advance
+from retrax.drivers.programs import compiled
+from retrax.problems import pca
+from retrax.sources import Samples
+
+D, R, B = 120, 4, 5
+DATA = np.random.default_rng(0).standard_normal((60, D)) * np.linspace(2, 0.1, D)
+
+
+def residual(x, batch):
+    """A user's loss: the mean distance from the subspace, rounded off near 0."""
+    rest = batch - (batch @ x) @ x.T
+    return jnp.mean(jnp.sqrt(1 + jnp.sum(rest**2, axis=-1)))
+
+
+def weighted(x, batch):
+    return -jnp.mean((batch @ (x * jnp.arange(1.0, R + 1))) ** 2)
+
+
+def sparse(x, batch):
+    """Looks at entries of x, which no coefficients tell."""
+    return pca.loss(x, batch) + 0.1 * jnp.sum(jnp.abs(x))
+
+
+def cut(x, batch):
+    return pca.loss(jnp.clip(x, -0.1, 0.1), batch)
+
+
+def run(problem, method, stretches=(7,), in_span=None, dtype="float64"):
+    """The point and the state after the steps of all stretches, and the form that they were taken in."""
+    draws = method.estimator.draws(B)
+    indices = np.random.default_rng(1).integers(0, len(DATA), (sum(stretches), draws)).astype(np.int32)
+    with precision(dtype):
+        driver = JaxDriver(problem, method, dtype)
+        x, state = driver.start(problem.initial_point(0))
+        x, state = driver.restart(x, state, Samples(None, np.arange(20, dtype=np.int32)), 1)
+        step = 2
+        for length in stretches:
+            payload = Samples(None, indices[step - 2 : step - 2 + length])
+            statics, arguments = driver._advance_arguments(x, state, payload, step, length)
+            form = statics[1]
+            if in_span is False:
+                statics = (statics[0], dataclasses.replace(form, in_span=False, one_kernel=False), statics[2])
+            (x, state), _ = compiled(_advance, statics, *arguments, options=LOOP_OPTIONS)(*arguments)
+            step += length
+        return jax.tree.map(np.asarray, (x, state)), form
+
+
+MANIFOLDS = {
+    "Grassmann": rx.Grassmann(D, R),
+    "Grassmann, QR": rx.Grassmann(D, R, retraction="qr"),
+    "Grassmann, geodesics": rx.Grassmann(D, R, retraction="exp", transport="parallel"),
+    "Stiefel": rx.Stiefel(D, R),
+    "Stiefel, isometric": rx.Stiefel(D, R, retraction="polar", transport="rotation"),
+}
+METHODS = {
+    "rsrm": rx.rsrm(0.05),
+    "untuned": rx.rsrm(),
+    "rsgd": rx.rsgd(0.05),
+    "csgd_m": rx.csgd_m(0.05, 0.9),
+    "automatic rho": rx.rsrm(0.05, rho="auto"),
+}
+
+
+def assert_same(found, expected, tolerance):
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * max(1, np.max(np.abs(b))))
+
+
+@pytest.mark.parametrize(
+    ("loss", "manifold"), [*((residual, manifold) for manifold in MANIFOLDS), (weighted, "Stiefel")]
+)
+def test_a_users_loss_takes_the_same_steps(loss, manifold):
+    problem = rx.Problem(loss, MANIFOLDS[manifold], DATA)
+    found, form = run(problem, METHODS["rsrm"])
+    assert form.in_span
+    assert_same(found, run(problem, METHODS["rsrm"], in_span=False)[0], 1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_estimator_takes_the_same_steps(method):
+    problem = rx.Problem(residual, MANIFOLDS["Grassmann"], DATA)
+    found, form = run(problem, METHODS[method], (40,))
+    assert form.in_span
+    assert_same(found, run(problem, METHODS[method], (40,), in_span=False)[0], 1e-9)
+
+
+def test_single_precision():
+    problem = rx.Problem(residual, MANIFOLDS["Grassmann"], DATA)
+    found, form = run(problem, METHODS["rsrm"], (200,), dtype="float32")
+    assert form.in_span
+    assert found[0].dtype == np.float32
+    assert problem.manifold.violation(found[0]) < 1e-6
+    assert_same(found, run(problem, METHODS["rsrm"], (200,), in_span=False, dtype="float32")[0], 1e-3)
+
+
+@pytest.mark.parametrize("loss", [sparse, cut])
+def test_a_loss_that_looks_at_entries_is_left_alone(loss):
+    assert not run(rx.Problem(loss, MANIFOLDS["Stiefel"], DATA), METHODS["rsrm"])[1].in_span
+
+
+def test_a_run_is_the_same_to_the_bit_however_it_is_cut():
+    problem = rx.Problem(residual, MANIFOLDS["Grassmann"], DATA)
+    whole, parts = run(problem, METHODS["untuned"], (12,))[0], run(problem, METHODS["untuned"], (5, 1, 6))[0]
+    for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_steps_of_no_sensible_length_stay_on_the_manifold():
+    problem = rx.Problem(residual, MANIFOLDS["Grassmann"], DATA)
+    (x, _), form = run(problem, rx.rsrm(1e12))
+    assert form.in_span
+    assert problem.manifold.violation(x) < 1e-6
+
+
+def test_a_sweep_is_its_runs():
+    problem = rx.Problem(residual, MANIFOLDS["Grassmann"], DATA)
+    rates = [0.01, 0.05]
+    swept = rx.sweep(problem, rx.rsrm, rates, 1, steps=30, batch_size=B, record=10)["RSRM"]
+    for i, rate in enumerate(rates):
+        single = rx.minimize(problem, rx.rsrm(rate), steps=30, batch_size=B, record=10, progress=False)
+        np.testing.assert_allclose(np.ravel(swept.history["loss"][i]), single.history["loss"], rtol=1e-12)
+
+
+def programs():
+    square = lambda a: a @ a.T  # noqa: E731
+    return {
+        "combination": lambda x, y, b: 2 * x - y / 3,
+        "columns": lambda x, y, b: x * jnp.arange(1.0, 4) + y,
+        "projection": lambda x, y, b: y - x @ (x.T @ y),
+        "samples": lambda x, y, b: b.T @ jnp.tanh(b @ x),
+        "side by side": lambda x, y, b: (jnp.concatenate([x, y], axis=1) @ jnp.ones((6, 3)))[:, :2] @ jnp.ones((2, 3)),
+        "turned": lambda x, y, b: (x.T + y.T).T,
+        "either": lambda x, y, b: jnp.where(jnp.sum(x * y) > 0, x, -y),
+        "inner product": lambda x, y, b: jnp.sum(x * y),
+        "column lengths": lambda x, y, b: jnp.sum(x**2, axis=0),
+        "Gram matrix": lambda x, y, b: square(b) @ (b @ y),
+    }
+
+
+@pytest.mark.parametrize("name", programs())
+def test_programs(name):
+    function = programs()[name]
+    generator = np.random.default_rng(2)
+    with jax.enable_x64(True):
+        arrays = [jnp.asarray(generator.standard_normal(shape)) for shape in ((30, 3), (30, 3), (5, 30))]
+        long = [arrays[0], arrays[1], arrays[2].T]
+        found = span.in_span(lambda basis, _: function(*basis), arrays, (), lambda i, j: long[i].T @ long[j])
+        if isinstance(found, span.Tall):
+            parts = found.matrices([3, 3, 5])
+            found = sum(long[i] @ part for i, part in parts.items())
+        np.testing.assert_allclose(found, function(*arrays), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("function", [jnp.abs, jnp.exp, lambda x: x[:5], lambda x: x + 1, lambda x: jnp.maximum(x, 0)])
+def test_what_coefficients_do_not_tell_is_refused(function):
+    x = jnp.ones((30, 3))
+    with pytest.raises(span.OutOfSpanError):
+        span.in_span(lambda basis, _: function(basis[0]), [x], (), lambda i, j: x.T @ x)
