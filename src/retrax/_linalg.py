@@ -51,11 +51,11 @@ def at_least(a: Array, floor: Any) -> Array:
 
 def bounded(u: Array, most: float) -> Array:
     """u with entries cut at ±most; to the same bits where none is so large. Entry by entry, which costs no pass."""
-    return cut_entries(u, most) if is_traced(u) else namespace(u).clip(u, -most, most)
+    return retrax_cut_entries(u, most) if is_traced(u) else namespace(u).clip(u, -most, most)
 
 
 @jax.jit
-def cut_entries(u: Array, most: float) -> Array:
+def retrax_cut_entries(u: Array, most: float) -> Array:
     """`bounded`, by a name that `drivers.span` finds in programs."""
     return jnp.clip(u, -most, most)
 

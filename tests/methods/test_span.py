@@ -131,7 +131,7 @@ def test_a_sweep_is_its_runs():
     swept = rx.sweep(problem, rx.rsrm, rates, 1, steps=30, batch_size=B, record=10)["RSRM"]
     for i, rate in enumerate(rates):
         single = rx.minimize(problem, rx.rsrm(rate), steps=30, batch_size=B, record=10, progress=False)
-        np.testing.assert_allclose(np.ravel(swept.history["loss"][i]), single.history["loss"], rtol=1e-12)
+        np.testing.assert_allclose(np.ravel(swept.curves["loss"][i]), single.history["loss"], rtol=1e-12)
 
 
 def programs():

@@ -99,7 +99,9 @@ def in_span(function: Callable[..., Any], basis: Sequence[Any], others: Any, gra
         Tall({i: jnp.ones((), one.dtype)}, min(one.shape), turned=one.shape[0] < one.shape[1])
         for i, one in enumerate(basis)
     ]
-    results = _Interpreter(sizes, grams).run(program.jaxpr, program.consts, [*arguments, *jax.tree.leaves(others)])
+    results = _Interpreter(max(basis[0].shape), sizes, grams).run(
+        program.jaxpr, program.consts, [*arguments, *jax.tree.leaves(others)]
+    )
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
@@ -156,8 +158,8 @@ def _sum_of_firsts(tree: Any) -> Array:
 class _Interpreter:
     """Runs programs whose values are arrays, `Tall`, `Filled` or `Product`."""
 
-    def __init__(self, sizes: Sequence[int], grams: Grams) -> None:
-        self.sizes, self.grams = sizes, grams
+    def __init__(self, length: int, sizes: Sequence[int], grams: Grams) -> None:
+        self.length, self.sizes, self.grams = length, sizes, grams
 
     def run(self, program: Any, constants: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
         known: dict[Any, Any] = dict(zip([*program.constvars, *program.invars], [*constants, *arguments], strict=True))
@@ -179,7 +181,7 @@ class _Interpreter:
         if not any(isinstance(one, Tall | Product) for one in operands) and name not in _WITH_RULES:
             found = equation.primitive.bind(*map(_filled, operands), **equation.params)
             return list(found) if equation.primitive.multiple_results else [found]
-        if equation.params.get("name") == "cut_entries":
+        if equation.params.get("name") == "retrax_cut_entries":
             return [self._bounded(*operands)]
         if name in _CALLS or name in _WITH_RULES:
             inner = next(equation.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in equation.params)
@@ -286,10 +288,12 @@ class _Interpreter:
         return Tall(tall.each(lambda part: _product(part, factor)).parts, factor.shape[1], turned=tall is b)
 
     def _transpose(self, parameters: Any, a: Any) -> Any:
-        return dataclasses.replace(a, turned=not a.turned) if isinstance(a, Tall) else None
+        if not isinstance(a, Tall) or tuple(parameters["permutation"]) != (1, 0):
+            return None
+        return dataclasses.replace(a, turned=not a.turned)
 
     def _concatenate(self, parameters: Any, *talls: Any) -> Any:
-        if not all(isinstance(one, Tall) for one in talls) or parameters["dimension"] == talls[0].long_axis:
+        if not all(isinstance(one, Tall) and one.long_axis != parameters["dimension"] for one in talls):
             return None
         parts = {}
         for i in set().union(*(one.parts for one in talls)):
@@ -298,9 +302,11 @@ class _Interpreter:
         return Tall(parts, sum(one.columns for one in talls), talls[0].turned)
 
     def _slice(self, parameters: Any, a: Any) -> Any:
-        axis = 1 - a.long_axis
+        if not isinstance(a, Tall):
+            return None
+        long, axis = a.long_axis, 1 - a.long_axis
         start, stop = parameters["start_indices"], parameters["limit_indices"]
-        if parameters["strides"] is not None or start[a.long_axis] != 0:
+        if parameters["strides"] or (start[long], stop[long]) != (0, self.length):
             return None
         parts = {i: part[:, start[axis] : stop[axis]] for i, part in a.matrices(self.sizes).items()}
         return Tall(parts, stop[axis] - start[axis], a.turned)
