@@ -6,6 +6,8 @@ python benchmarks/torch_batches.py [--repetitions N]
 gradients that are given. All take turns within each repetition, in CPU time; the ratios are medians of the ratios. The
 matrices are one parameter with a leading axis; "apart" means that they are so many parameters (pogo-torch takes them
 one by one). All contestants take steps of the same length. The violation is the largest entry of |xᵀx - I| afterwards.
+"Products alone" is the floor: four batched products (gradient and retraction, RSGD) or six (and a transport, MARS) into
+memory that is there already.
 """
 
 import argparse
@@ -52,6 +54,26 @@ class Contestant:
             return float((x.mT @ x - torch.eye(x.shape[-1])).abs().max())
 
 
+class Products:
+    """The batched products of a step and nothing else; steps as a contestant does."""
+
+    def __init__(self, pairs: int, x: torch.Tensor) -> None:
+        self.pairs, self.x = pairs, x
+        self.small, self.large = torch.empty(x.shape[0], x.shape[-1], x.shape[-1]), torch.empty_like(x)
+
+    def step(self) -> float:
+        """CPU seconds of so many pairs of products xᵀy and x a."""
+        begin = time.process_time()
+        for _ in range(self.pairs):
+            torch.bmm(self.x.mT, self.x, out=self.small)
+            torch.bmm(self.x, self.small, out=self.large)
+        return time.process_time() - begin
+
+    def violation(self, transposed: bool) -> float:
+        """Nothing moves."""
+        return 0.0
+
+
 def ours(name: str, **options: Any) -> Callable[[list[Any]], torch.optim.Optimizer]:
     """A retrax optimizer on the Stiefel manifold, with the retraction by products."""
 
@@ -79,7 +101,7 @@ def pogo_with(base: Any) -> Callable[[list[Any]], torch.optim.Optimizer]:
     return make
 
 
-def contestants(shape: tuple[int, int, int]) -> dict[str, Contestant]:
+def contestants(shape: tuple[int, int, int]) -> dict[str, Contestant | Products]:
     """Everybody, from the same start."""
     start = rx.torch.orthogonal_(torch.empty(shape), torch.Generator().manual_seed(0))
     together, apart = [start], list(start.unbind(0))
@@ -95,7 +117,10 @@ def contestants(shape: tuple[int, int, int]) -> dict[str, Contestant]:
         "pogo SGD, apart": (pogo_with(pogo.base.SGD()), apart),
         "geoopt RiemannianAdam, apart": (geoopt_adam, apart),
     }
-    return {name: Contestant(make, [p.clone() for p in points]) for name, (make, points) in makers.items()}
+    running: dict[str, Contestant | Products] = {
+        name: Contestant(make, [p.clone() for p in points]) for name, (make, points) in makers.items()
+    }
+    return {**running, "4 products alone": Products(2, start), "6 products alone": Products(3, start)}
 
 
 def main() -> None:

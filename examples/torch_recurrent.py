@@ -1,4 +1,4 @@
-"""Where orthogonality pays: a recurrent network that reads an image pixel by pixel, in a random but fixed order.
+"""Does orthogonality pay? A recurrent network that reads an image pixel by pixel, in a random but fixed order.
 
 python examples/torch_recurrent.py [--data FOLDER] [--epochs N] [--seeds N] [--out results.jsonl]
 
