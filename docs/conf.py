@@ -41,6 +41,7 @@ html_static_path = ["static", *formulas.static_path(HERE.parent)]
 html_css_files = ["retrax.css"]
 html_show_sphinx = False
 html_copy_source = False
+html_show_search_summary = False  # excerpts are fetched, which browsers refuse on file:// pages
 mathjax_path = formulas.FILE
 mathjax3_config = {"options": {"enableMenu": False}}  # the menu would ask a server for speech rules
 
