@@ -71,9 +71,11 @@ KINDS = [
     Kind(rx.SpecialOrthogonal(3), ("SpecialOrthogonal", 3)),
     Kind(rx.SpecialOrthogonal(10), ("SpecialOrthogonal", 10), STIEFEL),
     Kind(rx.FixedRank(50, 40, 5), ("FixedRank", (50, 40), 5)),
-    Kind(rx.SPD(10), ("SPDAffineInvariant", 10), ("SymmetricPositiveDefinite", {})),
-    Kind(rx.SPD(10, metric=LOG), ("SPDLogEuclidean", 10), ("SymmetricPositiveDefinite", {"default_metric": "LEM"})),
-    Kind(rx.SPD(10, metric=BURES), ("SPDBuresWasserstein", 10)),
+    Kind(rx.SPD(10), ("SPDAffineInvariant", (10, 10)), ("SymmetricPositiveDefinite", {})),
+    Kind(
+        rx.SPD(10, metric=LOG), ("SPDLogEuclidean", (10, 10)), ("SymmetricPositiveDefinite", {"default_metric": "LEM"})
+    ),
+    Kind(rx.SPD(10, metric=BURES), ("SPDBuresWasserstein", (10, 10))),
     Kind(rx.Simplex(50), ("ProbabilitySimplex", 50)),
     Kind(rx.PoincareBall(10), ("PoincareBall", 10), ("PoincareBall", {})),
     Kind(rx.Power(rx.PoincareBall(10), 100), None, ("PoincareBall", {})),
