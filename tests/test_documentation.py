@@ -105,3 +105,17 @@ def test_docstrings_keep_their_bars_and_stars():
         "",
         "The end.",
     ]
+
+
+def test_every_promise_names_a_test_that_is_there():
+    root = pathlib.Path(__file__).parents[1]
+    rows = [line for line in (root / "docs/promises.md").read_text().splitlines() if line.startswith("| ")]
+    promises = [row for row in rows if row != "| promise | test |"]
+    assert len(promises) > 15
+    for row in promises:
+        named = re.findall(r"`(?:tests/(\w+)/)?(test_\w+\.py)`", row)
+        assert named, row
+        folder = ""
+        for given, file in named:
+            folder = given or folder
+            assert (root / "tests" / folder / file).is_file(), f"{folder}/{file}"

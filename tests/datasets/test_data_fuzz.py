@@ -71,3 +71,11 @@ def test_damaged_archives_are_loaded_or_refused(archives, name, compact):
         assert isinstance(loaded, Dataset)
         if loaded.labels is not None:
             assert np.ndim(loaded.labels) == 1
+
+
+def test_a_table_without_rows_and_a_line_cut_short(archives):
+    archives.folder.joinpath("emg.csv").write_text("time," + ",".join(f"c{i}" for i in range(8)) + ",label,exp\n")
+    archives.tar("WNdb-3.0.tar.gz", {"dict/data.noun": b"00001740 03 n 01\n"})
+    for name in ("emg", "wordnet"):
+        with pytest.raises(DataError, match="damaged or incomplete"):
+            load(name, archives.folder)

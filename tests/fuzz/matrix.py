@@ -60,7 +60,7 @@ MANIFOLDS: dict[str, Callable[[], Any]] = {
 METHODS: dict[str, Callable[[], Any]] = {
     **{
         name: (lambda name=name: getattr(rx, name)(0.01))
-        for name in ("rsgd", "csgd_m", "crmsprop", "ramsgrad", "radam", "rasa", "rsrm")
+        for name in ("rsgd", "csgd_m", "crmsprop", "ramsgrad", "radam", "rasa", "rsrm", "mars")
     },
     **{name: (lambda name=name: getattr(rx, name)(0.01, restart_every=2)) for name in ("rsvrg", "rsrg", "rspider")},
     **{f"{name}()": getattr(rx, name) for name in ("rsrm", "rdog", "rdowg", "nrdog", "storm_plus")},

@@ -46,7 +46,7 @@ def reading(path: Path) -> Iterator[None]:
     except (
         ArithmeticError,
         EOFError,
-        KeyError,
+        LookupError,
         MemoryError,
         NotImplementedError,
         OSError,
