@@ -87,6 +87,7 @@ def test_an_unknown_experiment_gets_the_nearest(capsys, tmp_path):
         ("--epochs", "inf", "positive number"),
         ("--jobs", "0", "whole number from 1"),
         ("--nonsense", "1", "unrecognized arguments"),
+        ("--job", "2", "unrecognized arguments"),
     ],
 )
 def test_bad_options_are_refused(capsys, option, value, said):

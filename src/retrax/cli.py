@@ -21,7 +21,10 @@ MAX_SEEDS, MAX_JOBS = 1000, 256
 
 
 class _Parser(argparse.ArgumentParser):
-    """Mistakes get one line that says what is wrong and where to look, instead of the whole usage."""
+    """Mistakes get one line that says what is wrong and where to look; a shortened flag is a mistake."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **options})
 
     def error(self, message: str) -> NoReturn:
         self.exit(USER_MISTAKE, f"retrax: error: {message}; see `{self.prog} --help`\n")
