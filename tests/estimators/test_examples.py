@@ -48,7 +48,7 @@ def test_gestures_in_one_pass(tmp_path):
         session_names=np.array([b"one"]),
     )
     output = run("sklearn_emg.py", tmp_path)
-    assert float(output.split("accuracy ")[1].split()[0]) > 0.9
+    assert float(output.split("accuracy ")[1].split(";")[0]) > 0.9
 
 
 def test_ratings(tmp_path):
