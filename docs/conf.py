@@ -22,7 +22,10 @@ version = release = retrax.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "reference", "gallery"]
 extensions += ["sphinx_gallery.gen_gallery"]
 exclude_patterns = ["extensions"]
-suppress_warnings = ["config.cache"]  # functions and classes among the settings below are no reason to warn
+suppress_warnings = [
+    "config.cache",  # functions and classes among the settings below are no reason to warn
+    "sphinx_gallery.space_in_filename",  # a checkout may lie in a folder with a space; the examples do not
+]
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4  # links such as promises.md#numbers

@@ -65,7 +65,7 @@ def swept(one: np.ndarray, several: jax.Array) -> float:
         (lambda data: rx.problems.PCA(data, 3), rx.rsrm),
         (lambda data: rx.Problem(loss, MANIFOLD, data), lambda rate: rx.rsvrg(rate, restart_every=8)),
     ):
-        a, b = (rx.sweep(make(data), {"swept": method}, [0.01, 0.002], [3, 5], **arguments)["swept"] for data in (one, several))
+        a, b = (rx.sweep(make(data), {"a": method}, [0.01, 0.002], [3, 5], **arguments)["a"] for data in (one, several))
         largest = max(largest, *(float(np.nanmax(np.abs(a.curves[name] - b.curves[name]))) for name in a.curves))
     return largest
 
