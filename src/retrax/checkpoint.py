@@ -170,10 +170,20 @@ class Folder:
 
     def steps(self) -> list[int]:
         """The steps for which there are files, rising; what only looks like one is passed over."""
-        if not self.path.is_dir():
+        try:
+            return self._listed()
+        except OSError as error:
+            raise ValueError(
+                f"the checkpoints in {self.path} cannot be listed: {error.strerror or error}; choose another directory"
+            ) from error
+
+    def _listed(self) -> list[int]:
+        try:
+            names = os.listdir(self.path)
+        except (FileNotFoundError, NotADirectoryError):
             return []
-        found = [int(match[1]) for match in map(_NAME.fullmatch, os.listdir(self.path)) if match]
-        return sorted({step for step in found if self.file(step).is_file()})
+        found = [int(match[1]) for match in map(_NAME.fullmatch, names) if match]
+        return sorted({step for step in found if _may_be_file(self.file(step))})
 
     def file(self, step: int) -> Path:
         """The file of a step."""
@@ -182,7 +192,7 @@ class Folder:
     def save(self, step: int, snapshot: Snapshot) -> None:
         """Write a file that is either whole or not there, then remove those that are no longer to be kept."""
         write(self.file(step), snapshot)
-        for old in [other for other in self.steps() if other <= step][: -self.keep]:
+        for old in [other for other in self._listed() if other <= step][: -self.keep]:
             self.file(old).unlink(missing_ok=True)
 
     def newest(self, usable: Callable[[Snapshot], None]) -> Snapshot | None:
@@ -258,6 +268,14 @@ class Keeper:
         if self.settings.several_processes:
             largest(step)
         self.last_step = step
+
+
+def _may_be_file(path: Path) -> bool:
+    """Whether a file is there. One that the disk does not let us look at counts: reading it will say why."""
+    try:
+        return path.is_file()
+    except OSError:
+        return True
 
 
 def lock(directory: Path) -> int | None:

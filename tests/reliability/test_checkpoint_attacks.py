@@ -5,13 +5,14 @@ import json
 import os
 import random
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import retrax as rx
 from retrax import _files
-from retrax.checkpoint import Checkpoint, Folder, RefusedError, Snapshot, decode, encode
+from retrax.checkpoint import Checkpoint, RefusedError, Snapshot, decode, encode
 
 X = np.random.default_rng(0).standard_normal((200, 5))
 
@@ -132,14 +133,16 @@ def test_what_only_looks_like_a_checkpoint_is_passed_over(directory, written):
 
 
 def test_a_file_that_cannot_be_read_is_passed_over(directory, written, monkeypatch):
-    read = Folder.file.__globals__["Path"].read_bytes
+    def failing(original):
+        def fail(path, **options):
+            if path.name == "step-000000060.ckpt":
+                raise OSError(errno.EIO, "Input/output error")
+            return original(path, **options)
 
-    def fail(path):
-        if path.name == "step-000000060.ckpt":
-            raise OSError(errno.EIO, "Input/output error")
-        return read(path)
+        return fail
 
-    monkeypatch.setattr("pathlib.Path.read_bytes", fail)
+    for name in ("stat", "read_bytes"):  # not even whether it is there can be seen
+        monkeypatch.setattr(Path, name, failing(getattr(Path, name)))
     with pytest.warns(RuntimeWarning, match=r"Input/output error.*resuming from step-000000040"):
         assert np.array_equal(run(directory).x, written[1].x)
 

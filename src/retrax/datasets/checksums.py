@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .errors import DataError
 from .formats import reading
-from .registry import Archive
+from .registry import Archive, is_there
 
 
 def sha256(path: Path, *, of_content: bool = False) -> str:
@@ -25,7 +25,7 @@ def record_path(path: Path) -> Path:
 def check_recorded(path: Path) -> bool:
     """Compare a file with the checksum recorded at its download; False where none was recorded."""
     record = record_path(path)
-    if not record.is_file():
+    if not is_there(record):
         return False
     with reading(record):
         words = record.read_text(encoding="ascii").split()

@@ -19,7 +19,7 @@ from .checksums import check_published, check_recorded, record_path, sha256
 from .errors import DataError
 from .formats import reading
 from .loading import Progress, load
-from .registry import REGISTRY, Archive, RegistryEntry, advice, data_directory, find_source, require_files
+from .registry import REGISTRY, Archive, RegistryEntry, advice, data_directory, find_source, is_there, require_files
 
 TIMEOUT = 30  # seconds without a byte from the server
 DEADLINE = 3600.0  # seconds for one file, however steadily it drips
@@ -54,7 +54,7 @@ def fetch(
     paths = []
     for archive in source.archives:
         path = folder / archive.file
-        if path.is_file():
+        if is_there(path):
             _ = check_published(path, archive) or check_recorded(path)
         else:
             url = f"{base_url.rstrip('/')}/{archive.file}" if base_url else archive.url
@@ -92,7 +92,8 @@ def _download(archive: Archive, url: str, path: Path, report: Progress | None, h
     expected = None if archive.of_content else archive.sha256
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".retrax-") as temporary, _quiet_pooch():
+        place = tempfile.TemporaryDirectory(dir=path.parent, prefix=".retrax-", ignore_cleanup_errors=True)
+        with place as temporary, _quiet_pooch():
             partial = Path(pooch.retrieve(url, expected, fname=path.name, path=temporary, downloader=downloader))
             _check_arrived(partial, archive)
             digest = sha256(partial)

@@ -156,12 +156,10 @@ def cache_path(
 
 
 def _read_cache(path: Path, d: int) -> NDArray[np.float64] | None:
-    if not path.is_file():
-        return None
     try:
         array = read_npy(path)
     except (OSError, ValueError):
-        return None  # damaged by something else: it is computed anew and replaced
+        return None  # not there, or damaged by something else: it is computed anew and replaced
     return array if array.ndim == 3 and array.shape[1:] == (d, d) and array.dtype == np.float64 else None
 
 

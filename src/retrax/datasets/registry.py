@@ -243,11 +243,19 @@ def cache_directory() -> Path:
     return Path(optional("platformdirs").user_cache_dir("retrax", appauthor=False))
 
 
+def is_there(path: Path) -> bool:
+    """Whether there is a file; DataError where the disk does not let us look."""
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise DataError(f"{path} cannot be looked at ({error.strerror}): name another folder") from error
+
+
 def find_files(source: RegistryEntry, folder: Path) -> list[Path] | None:
     """The files of the first form of a data set that is completely there, or None."""
     for form in source.forms:
         paths = [folder / file for file in form]
-        if all(path.is_file() for path in paths):
+        if all(map(is_there, paths)):
             return paths
     return None
 
@@ -277,7 +285,7 @@ def advice(source: RegistryEntry, folder: Path) -> str:
 
 
 def _partly(source: RegistryEntry, folder: Path) -> str:
-    missing = [archive.file for archive in source.archives if not (folder / archive.file).is_file()]
+    missing = [archive.file for archive in source.archives if not is_there(folder / archive.file)]
     if len(missing) == len(source.archives):
         return ""
     return f" completely ({len(missing)} of {len(source.archives)} files are missing, {missing[0]} first)"

@@ -1,5 +1,6 @@
 """Result files: JSON, written at once or not at all; and the finished parts that an interrupted run leaves behind."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -110,8 +111,8 @@ class Store:
         """Write the result; the parts in it are no longer needed."""
         write_json(self.result_path(name), content)
         folder = self.out / ".parts" / name
-        for path in sorted(folder.glob("*")):
-            path.unlink(missing_ok=True)
-        for empty in (folder, folder.parent):
-            if empty.is_dir() and not any(empty.iterdir()):
-                empty.rmdir()
+        with contextlib.suppress(OSError):  # Parts that stay, or another experiment's in the folder above, do no harm.
+            for path in list(folder.iterdir()):
+                path.unlink(missing_ok=True)
+            folder.rmdir()
+            folder.parent.rmdir()
