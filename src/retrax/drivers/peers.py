@@ -3,17 +3,19 @@
 JAX notices a lost process after 100 seconds, and one that only stands still not at all. Here each process writes a
 count into JAX's key-value store twice a second and looks at the others'. One that stands still for ten seconds ends
 the rest, each with one line: a thread that waits in a message cannot be woken by an exception. Where a message itself
-fails, because the process at its other end is gone, that line comes at once: a moment later JAX would abort.
+fails, because the process at its other end is gone, that line comes at once; if that was the first process, JAX ends
+this one in the same moment, and `LastWords` has the line all the same.
 """
 
 import contextlib
 import os
-import sys
 import threading
 import time
 from typing import Any
 
 import jax
+
+from retrax.drivers.last_words import LastWords
 
 BEAT, PATIENCE = 0.5, 10.0
 """Seconds between two counts, and until a process whose count stands still is given up."""
@@ -39,6 +41,7 @@ class Peers:
         self._heard = {i: now for i in range(jax.process_count()) if i != self._me}
         self._counts: dict[int, str] = {}
         self._stopped = threading.Event()
+        self._last_words = LastWords(_line(f"process {self._me} was killed, or ended by JAX because process 0 is gone"))
         for work in (self._beat, self._look):
             threading.Thread(target=work, name="retrax-peers", daemon=True).start()
 
@@ -47,6 +50,7 @@ class Peers:
             return
         if _is_failed_message(error):
             self._end(f"a message from another process failed ({_first_line(error)})")
+        self._last_words.done()
         if isinstance(error, jax.errors.JaxRuntimeError):  # The watch goes on: Python's end would wait for the others.
             return
         self._stopped.set()
@@ -82,13 +86,12 @@ class Peers:
                     self._end(f"process {process} has not been heard of for {PATIENCE:g} seconds")
 
     def _end(self, reason: str) -> None:
-        print(
-            f"retrax: {reason}, so process {self._me} ends; "
-            "start them again with resume=True to go on from the last checkpoint",
-            file=sys.stderr,
-            flush=True,
-        )
+        self._last_words.say(_line(f"{reason}, so process {self._me} ends"))
         os._exit(1)
+
+
+def _line(what: str) -> str:
+    return f"retrax: {what}; start all processes again with resume=True to go on from the last checkpoint"
 
 
 def _is_failed_message(error: Any) -> bool:
