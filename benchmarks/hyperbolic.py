@@ -2,13 +2,14 @@
 
 python benchmarks/hyperbolic.py train mammals | nouns [--seeds 1 2 3] [--out DIR]   the whole schedule, phase by phase
 python benchmarks/hyperbolic.py beside mammals | nouns [--seconds 60] [--turns 4]   all three in turn, as long each
-python benchmarks/hyperbolic.py finite                                              20 seeds × 2 precisions × 5 steps
+python benchmarks/hyperbolic.py finite [mammals]                                    20 seeds × 2 precisions × 5 steps
 
 Times are CPU seconds of the process, one thread, compiling included, evaluation not. Ranks and precisions of nouns are
 of 1000 nodes drawn at random, at the end of the schedule of all. Needs the extra `bench`, and the data set wordnet.
 """
 
 import argparse
+import functools
 import itertools
 import pathlib
 import time
@@ -19,16 +20,15 @@ import numpy as np
 
 import retrax as rx
 
-# Epochs, and the step size per relation: small steps first, while points still find their directions. In single
-# precision the nouns reach the end of its range (radius 13) after about 100 epochs, and stay there.
+# Epochs, and the step size per relation: small steps first, while points still find their directions.
 PHASES = {
     "mammals": ((20, 0.002), (100, 0.01), (100, 0.02), (200, 0.04), (100, 0.02), (100, 0.006)),
-    "nouns": ((4, 0.004), (16, 0.02), (20, 0.04), (40, 0.1), (40, 0.1), (40, 0.1), (40, 0.1), (40, 0.03), (40, 0.01)),
+    "nouns": ((8, 0.004), (30, 0.02), (30, 0.04), (60, 0.1), (60, 0.3), (60, 0.1), (60, 0.03), (40, 0.01)),
 }
-SIZES = {"mammals": (5, 50, 100), "nouns": (10, 256, 256)}
-"""Dimension, relations in a group, and their common negatives."""
-SLICE = 20_000
-"""Relations between two looks at the clock."""
+SIZES = {"mammals": (5, 10, 100), "nouns": (10, 64, 512)}
+"""Dimension, nodes in a group, and their common negatives."""
+SLICE = 2_000
+"""Nodes between two looks at the clock."""
 
 
 def embedding(part: str, data: str | None) -> rx.problems.Embedding:
@@ -51,7 +51,7 @@ def train(arguments: argparse.Namespace) -> None:
         for number, (epochs, rate) in enumerate(PHASES[arguments.part]):
             clock = time.process_time()
             method = rx.rsgd(rx.schedules.constant(rate * problem.group))
-            steps = int(epochs * len(problem.relations)) // problem.group
+            steps = int(epochs * problem.parts) // problem.group
             x = rx.minimize(
                 problem, method, steps=steps, batch_size=1, x0=x, seed=100 * seed + number,
                 dtype=arguments.dtype, record=10**9,
@@ -86,11 +86,11 @@ def of_retrax(problem: rx.problems.Embedding, part: str) -> Progress:
     for number, (epochs, rate) in enumerate(PHASES[part]):
         method = rx.rsgd(rx.schedules.constant(rate * problem.group))
         run = rx.Run(problem, method, batch_size=1, x0=x, seed=number, dtype="float64", record=10**9)
-        left = int(epochs * len(problem.relations)) // problem.group
+        left = int(epochs * problem.parts) // problem.group
         while left > 0:
             steps = min(left, SLICE // problem.group)
             run.advance(steps)
-            left, done = left - steps, done + steps * problem.group / len(problem.relations)
+            left, done = left - steps, done + steps * problem.group / problem.parts
             x = run.x
             yield done, x
 
@@ -103,19 +103,19 @@ def of_gensim(problem: rx.problems.Embedding, part: str) -> Progress:
     model = PoincareModel([(str(u), str(v)) for u, v in problem.relations], size=SIZES[part][0], seed=0)
     everything, burn_in = list(model.all_relations), model.burn_in
     model.burn_in = 0  # it would train all of its burn-in in one call
-    order = [model.kv.index_to_key.index(str(node)) if str(node) in model.kv else -1 for node in range(problem.nodes)]
+    order = np.array([model.kv.key_to_index.get(str(node), -1) for node in range(problem.nodes)])
     for epoch in itertools.count():
         model.train_alpha = 0.01 if epoch < burn_in else 0.1
         shuffled = generator.permutation(len(everything))
-        for start in range(0, len(shuffled), SLICE // 10):
-            model.all_relations = [everything[i] for i in shuffled[start : start + SLICE // 10]]
+        for start in range(0, len(shuffled), SLICE):
+            model.all_relations = [everything[i] for i in shuffled[start : start + SLICE]]
             model.train(epochs=1)
-            done = min(start + SLICE // 10, len(shuffled)) / len(shuffled)
-            yield epoch + done, np.where(np.array(order)[:, None] >= 0, model.kv.vectors[order], 0)
+            done = min(start + SLICE, len(shuffled)) / len(shuffled)
+            yield epoch + done, np.where(order[:, None] >= 0, model.kv.vectors[order], 0)
 
 
-def of_geoopt(problem: rx.problems.Embedding, part: str, rate: float = 0.01) -> Progress:
-    """SparseRiemannianAdam on the same loss: the same groups of relations with their common negatives."""
+def of_geoopt(problem: rx.problems.Embedding, rate: float) -> Progress:
+    """SparseRiemannianAdam on the same loss: the same groups of nodes with their common negatives."""
     import geoopt
     import torch
 
@@ -128,16 +128,17 @@ def of_geoopt(problem: rx.problems.Embedding, part: str, rate: float = 0.01) -> 
     for step in itertools.count(1):
         batch = {name: a[0] for name, a in problem.draw(generator, 1).items()}
         refused = torch.from_numpy(np.unpackbits(batch["forbidden"], axis=-1, count=problem.negatives).astype(bool))
-        u, v, w = rows(batch["relations"][:, 0]), rows(batch["relations"][:, 1]), rows(batch["negatives"])
-        near = ball.dist(u, v)[:, None]
+        first, place = np.nonzero(batch["related"] != batch["nodes"][:, None])
+        u, v, w = rows(batch["nodes"]), rows(batch["related"][first, place]), rows(batch["negatives"])
+        near = ball.dist(u[first], v)[:, None]
         # A point's distance from itself, which is refused, has no derivative: its place is taken by another.
-        far = ball.dist(u[:, None], torch.where(refused[..., None], v[:, None].detach(), w[None]))
-        logits = torch.cat([-near, torch.where(refused, -torch.inf, -far)], dim=1)
+        far = ball.dist(u[:, None], torch.where(refused[..., None], u[:, None].detach() / 2, w[None]))
+        logits = torch.cat([-near, torch.where(refused, -torch.inf, -far)[first]], dim=1)
         method.zero_grad()
-        torch.nn.functional.cross_entropy(logits, torch.zeros(len(u), dtype=torch.long)).backward()
+        torch.nn.functional.cross_entropy(logits, torch.zeros(len(first), dtype=torch.long)).backward()
         method.step()
         if step % max(1, SLICE // problem.group) == 0:
-            yield step * problem.group / len(problem.relations), table.detach().numpy()
+            yield step * problem.group / problem.parts, table.detach().numpy()
 
 
 def beside(arguments: argparse.Namespace) -> None:
@@ -147,13 +148,15 @@ def beside(arguments: argparse.Namespace) -> None:
     contenders = {
         "retrax, RSGD": lambda: of_retrax(problem, arguments.part),
         "gensim, PoincareModel": lambda: of_gensim(problem, arguments.part),
-        f"geoopt, SparseRiemannianAdam({arguments.rate})": lambda: of_geoopt(problem, arguments.part, arguments.rate),
     }
+    for rate in arguments.rates:
+        contenders[f"geoopt, SparseRiemannianAdam({rate})"] = functools.partial(of_geoopt, problem, rate)
     progress = {name: make() for name, make in contenders.items() if arguments.only in name}
     spent = dict.fromkeys(progress, 0.0)
     for turn in range(1, arguments.turns + 1):
         for name in list(progress):
-            epochs, x, last = 0.0, None, ()
+            epochs, x = 0.0, None
+            last: tuple[float, Any] | tuple[()] | None = ()
             while last is not None and spent[name] < turn * arguments.seconds / arguments.turns:
                 clock = time.process_time()
                 last = next(progress[name], None)
@@ -172,9 +175,8 @@ def beside(arguments: argparse.Namespace) -> None:
 
 
 def finite(arguments: argparse.Namespace) -> None:
-    """20 seeds × two precisions × step sizes from 10⁻³ to 10 per relation, 500 steps on a binary tree of 63 nodes."""
-    pairs = rx.datasets.transitive_closure([(i, (i - 1) // 2) for i in range(1, 63)])
-    problem = rx.problems.Embedding(pairs, 5, group=10, negatives=20)
+    """20 seeds × two precisions × step sizes from 10⁻³ to 10 per relation × two methods, 500 steps each."""
+    problem = embedding(arguments.part, arguments.data)
     bad = runs = 0
     for dtype, rate, name in itertools.product(("float32", "float64"), 10.0 ** np.arange(-3, 2), ("rsgd", "rsrm")):
         method = getattr(rx, name)(rx.schedules.constant(rate * problem.group))
@@ -200,7 +202,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60, help="for each contender")
     parser.add_argument("--turns", type=int, default=4)
     parser.add_argument("--only", default="", help="contenders whose names have this in them")
-    parser.add_argument("--rate", type=float, default=0.01, help="geoopt's step size")
+    parser.add_argument("--rates", type=float, nargs="+", default=[0.03], help="geoopt's step sizes, each a contender")
     arguments = parser.parse_args()
     {"train": train, "beside": beside, "finite": finite}[arguments.task](arguments)
 

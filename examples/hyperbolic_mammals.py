@@ -24,9 +24,9 @@ print(f"{len(numbers)} mammals, {len(relations)} relations")
 # Two dimensions, so that the result can be drawn. Some epochs with small steps first, which settle the directions.
 problem = rx.problems.Embedding(relations, dimension=2)
 x = None
-for epochs, rate in ((10, 0.002), (60, 0.02), (60, 0.03), (30, 0.006)):
+for epochs, rate in ((20, 0.002), (200, 0.02), (200, 0.05), (50, 0.01)):
     method = rx.rsgd(rx.schedules.constant(rate * problem.group))
-    steps = epochs * len(relations) // problem.group
+    steps = epochs * problem.parts // problem.group
     x = rx.minimize(problem, method, steps=steps, batch_size=1, x0=x, record=10**9).x
 hyperbolic = problem.reconstruction(x)
 

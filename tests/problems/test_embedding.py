@@ -34,14 +34,36 @@ def test_loss_by_hand(problem, table):
     batch = problem.draw(np.random.default_rng(0), 4)
     relations = {tuple(pair) for pair in problem.relations.tolist()}
     by_hand = []
-    for pairs, pool in zip(batch["relations"], batch["negatives"], strict=True):
-        for u, v in pairs:
+    for nodes, related, pool in zip(batch["nodes"], batch["related"], batch["negatives"], strict=True):
+        for u, places in zip(nodes, related, strict=True):
             negatives = {int(w) for w in pool} - {w for w in range(31) if (u, w) in relations} - {int(u)}
-            total = np.exp(-distance(table[u], table[v]))
-            total += sum(np.exp(-distance(table[u], table[w])) for w in negatives)
-            by_hand.append(distance(table[u], table[v]) + np.log(total))
+            rest = sum(np.exp(-distance(table[u], table[w])) for w in negatives)
+            costs = [np.log1p(rest / np.exp(-distance(table[u], table[v]))) for v in places if v != u]
+            by_hand.append(sum(costs))
     with jax.enable_x64(True):
         assert float(jax.jit(embedding.loss)(jnp.asarray(table), batch)) == pytest.approx(np.mean(by_hand), rel=1e-12)
+
+
+def test_every_relation_is_drawn_equally_often():
+    """Also those of a node with more than fit into one part of it."""
+    pairs = np.array([(0, v) for v in range(2, 30)] + [(1, 2), (1, 3)])
+    problem = rx.problems.Embedding(pairs, 2, group=50, negatives=4)
+    batch = problem.draw(np.random.default_rng(0), 400)
+    u = np.repeat(batch["nodes"][..., None], batch["related"].shape[-1], axis=-1)
+    real = batch["related"] != u
+    found, counts = np.unique(np.stack([u[real], batch["related"][real]], axis=1), axis=0, return_counts=True)
+    assert problem.parts == 4  # 28 relations are 12 + 12 + 4
+    np.testing.assert_array_equal(found, pairs)
+    np.testing.assert_allclose(counts, 400 * 50 / 4, rtol=0.05)
+
+
+def test_what_is_related_starts_close(problem):
+    x = problem.initial_point(seed=3)
+    leaves = np.arange(15, 31)
+    near = np.linalg.norm(x[leaves] - x[(leaves - 1) // 2], axis=1)
+    far = np.linalg.norm(x[leaves] - x[np.roll(leaves, 8)], axis=1)
+    assert np.mean(near) < 0.8 * np.mean(far)
+    assert 0 < np.max(np.abs(x)) < 0.01
 
 
 def test_gradient_is_that_of_finite_differences(problem, table):
@@ -76,10 +98,10 @@ def test_reconstruction_as_scikit_learn_has_it(problem, table):
 
 
 def test_a_tree_is_embedded():
-    problem = rx.problems.Embedding(tree(), 2, group=30, negatives=20)
-    burn_in = rx.minimize(problem, rx.rsgd(rx.schedules.constant(0.3)), steps=200, batch_size=1, progress=False)
+    problem = rx.problems.Embedding(tree(), 2, group=10, negatives=20)
+    burn_in = rx.minimize(problem, rx.rsgd(rx.schedules.constant(0.1)), steps=200, batch_size=1, progress=False)
     result = rx.minimize(
-        problem, rx.rsgd(rx.schedules.constant(3.0)), x0=burn_in.x, steps=1500, batch_size=1, record=500, progress=False
+        problem, rx.rsgd(rx.schedules.constant(1.0)), x0=burn_in.x, steps=1500, batch_size=1, record=500, progress=False
     )
     found = problem.reconstruction(result.x)
     assert found.mean_average_precision > 0.9
