@@ -3,6 +3,7 @@
 import copy
 import functools
 
+import jax
 import pytest
 import torch
 from small_network import OPTIMIZERS, TWO_POINT, Network, batches, bits, closure_of, orthonormal, same, train
@@ -218,6 +219,52 @@ def test_a_parameter_with_leading_axes_is_many_points():
             sum(((inputs @ p) ** 2).sum() for p in parameters).backward()
             optimizer.step()
     torch.testing.assert_close(stack.detach(), torch.stack([p.detach() for p in singles]), rtol=0, atol=1e-13)
+
+
+UNTUNED = [rx.torch.RSRM, rx.torch.RDoG, rx.torch.RDoWG, rx.torch.NRDoG, rx.torch.StormPlus]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [*(functools.partial(make, lr=0.05) for make in OPTIMIZERS), *UNTUNED],
+    ids=lambda make: make.func.__name__ if isinstance(make, functools.partial) else f"{make.__name__} untuned",
+)
+def test_a_large_batch_steps_in_pieces_as_it_does_whole(make, monkeypatch):
+    def run(entries, leading):
+        monkeypatch.setattr("retrax.torch.pieces._ENTRIES", entries)
+        gaussian = torch.Generator().manual_seed(0)
+        weight = torch.nn.Parameter(rx.torch.orthogonal_(torch.empty(*leading, 8, 3, dtype=torch.float64), gaussian))
+        optimizer = make([{"params": [weight], "manifold": rx.Stiefel(8, 3, retraction="polar")}])
+        factors = torch.arange(1.0, 13.0, dtype=torch.float64).reshape(*leading)
+        for inputs, _ in batches(5):
+
+            def closure(inputs=inputs):
+                optimizer.zero_grad()
+                loss = (((inputs @ weight) ** 2).mean((-2, -1)) * factors).sum()
+                loss.backward()
+                return loss
+
+            optimizer.step(closure)
+        return weight.detach(), jax.tree.leaves(optimizer.state_dict()["state"])
+
+    for leading in ((12,), (12, 1)):
+        (whole, state), (pieces, same_state) = run(10**6, leading), run(5 * 24, leading)  # pieces of 5, 5 and 2
+        torch.testing.assert_close(pieces, whole, rtol=0, atol=1e-13)
+        for expected, found in zip(state, same_state, strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_bad_gradient_in_the_last_piece_moves_no_piece(monkeypatch):
+    monkeypatch.setattr("retrax.torch.pieces._ENTRIES", 2 * 24)
+    weight = torch.nn.Parameter(rx.torch.orthogonal_(torch.empty(9, 8, 3), torch.Generator().manual_seed(0)))
+    before = weight.detach().clone()
+    optimizer = rx.torch.MARS([{"params": [weight], "manifold": rx.Stiefel(8, 3)}], lr=0.05)
+    weight.grad = torch.ones_like(weight)
+    weight.grad[-1, 0, 0] = torch.nan
+    with pytest.raises(RuntimeError, match="no parameter has moved"):
+        optimizer.step()
+    assert torch.equal(weight, before)
+    assert not optimizer.state
 
 
 # --- step sizes ----------------------------------------------------------------------------------------------

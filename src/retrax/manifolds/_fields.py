@@ -5,6 +5,7 @@ print alike. A parameter that equality overlooked would give one manifold the re
 """
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, NoReturn, dataclass_transform
@@ -101,14 +102,20 @@ def _is_choice(field: dataclasses.Field[Any]) -> bool:
 
 def _values(manifold: FrozenFields) -> tuple[Any, ...]:
     """The values of all fields, refusing a manifold that carries more than it declares."""
-    names = [field.name for field in _fields(manifold)]
-    undeclared = sorted(set(vars(manifold)) - set(names))
-    if undeclared:
+    names = _names(type(manifold))  # type: ignore[arg-type]
+    if len(vars(manifold)) > len(names):
+        undeclared = sorted(set(vars(manifold)) - set(names))
         raise TypeError(
             f"{type(manifold).__name__} carries {', '.join(undeclared)} beside its fields, which equality would not "
             f"see; declare it in the class body ('{undeclared[0]}: float')"
         )
     return tuple(getattr(manifold, name) for name in names)
+
+
+@functools.cache
+def _names(cls: type[FrozenFields]) -> tuple[str, ...]:
+    """The names of the fields (looked up once: eager steps compare manifolds every time)."""
+    return tuple(field.name for field in _fields(cls))
 
 
 def _constructor(cls: type[FrozenFields]) -> Callable[..., None]:

@@ -56,11 +56,16 @@ class DistanceOverGradients:
         xp = _linalg.namespace(memory.farthest)
         reached = distance(manifold, x, memory.start)
         farthest = xp.where(reached > memory.farthest, reached, memory.farthest)
-        weight = self._squared_over_zeta(farthest)
         squared = manifold.inner(x, direction, direction)
-        squares = memory.squares + (weight * squared if self.weighted else squared)
-        size = (weight if self.weighted else xp.sqrt(weight)) / xp.sqrt(_linalg.positive(squares))
-        return size, DistanceMemory(memory.start, farthest, squares)
+        if self.weighted:
+            weight = self._squared_over_zeta(farthest)
+            squared = weight * squared
+        elif self.curvature < 0:
+            weight = xp.sqrt(self._squared_over_zeta(farthest))
+        else:
+            weight = farthest
+        squares = memory.squares + squared
+        return weight / xp.sqrt(_linalg.positive(squares)), DistanceMemory(memory.start, farthest, squares)
 
     def _squared_over_zeta(self, r: Array) -> Array:
         """r² / ζ(r)."""
@@ -72,10 +77,9 @@ class DistanceOverGradients:
 
 def distance(manifold: Manifold, x: Point, y: Point) -> Array:
     """The distance from x to y: of each factor its own, or the chord's length where it has none."""
-    parts = jax.tree.leaves(manifold.each(_squared_distance, x, y))
-    return _linalg.safe_sqrt(sum(parts[1:], start=parts[0]))
+    parts = jax.tree.leaves(manifold.each(_own_distance, x, y))
+    return parts[0] if len(parts) == 1 else _linalg.safe_sqrt(sum(part * part for part in parts))
 
 
-def _squared_distance(manifold: Any, x: Array, y: Array) -> Array:
-    own = manifold.distance(x, y) if hasattr(manifold, "distance") else chord(manifold, x, y)
-    return own * own
+def _own_distance(manifold: Any, x: Array, y: Array) -> Array:
+    return manifold.distance(x, y) if hasattr(manifold, "distance") else chord(manifold, x, y)

@@ -23,6 +23,7 @@ from retrax.schedules import Schedule
 from retrax.torch import parameters
 from retrax.torch.evaluation import Closure, Evaluated, Visit, evaluate, unscale, visit, visit_both
 from retrax.torch.initial import retract_
+from retrax.torch.pieces import in_pieces, tensors
 from retrax.torch.transaction import Transaction
 
 Parameters = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
@@ -79,6 +80,8 @@ class Move(NamedTuple):
     bucket: Bucket
     point: Tensor
     state: dict[str, Any]
+    sums: list[Tensor]
+    """Of each tensor of the two: finite only if all entries are."""
 
 
 class Stack(NamedTuple):
@@ -320,39 +323,46 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         """One step of a bucket: gather, and let the method work. Writes nothing."""
         manifold, members = bucket.manifold, bucket.members
         sign = -1 if group["maximize"] else 1
-        x = self._point(bucket, visits, copy=method.estimator.keeps_last or method.estimator.evaluations > 1)
-        oracle = Evaluated(x, _riemannian(manifold, x, [member.grad for member in members], sign))
-        if bucket.taken and not restart:
-            advance = method.step
-            if visits:
-                found = [visits[member] for member in members]
-                y = _stacked([one.point for one in found])
-                oracle.add(y, _riemannian(manifold, y, [one.gradient for one in found], sign))
-        else:
-            advance = method.restart
+        x = self._point(bucket, visits)
+        is_kept = method.estimator.keeps_last or method.estimator.evaluations > 1
+        is_parameter = len(members) == 1 and members[0] not in visits
+        continues = bucket.taken > 0 and not restart
+        elsewhere = None
+        if continues and visits:
+            found = [visits[member] for member in members]
+            elsewhere = _stacked([one.point for one in found]), _ambient(x, [one.gradient for one in found])
+
+        def advance(x: Tensor, ambient: Tensor, elsewhere: tuple[Tensor, Tensor] | None, state: State) -> Any:
+            x = x.clone() if is_kept and is_parameter else x  # parameters change in place
+            oracle = Evaluated(x, _riemannian(manifold, x, ambient, sign))
+            if elsewhere is not None:
+                oracle.add(elsewhere[0], _riemannian(manifold, *elsewhere, sign))
+            act = method.step if continues else method.restart
+            moved, state = act(manifold, oracle, x, state, float(bucket.taken + 1))
+            return moved, _kept(method, state)
+
+        batched = x.ndim > len(manifold.ambient_shape)
+        given = x, _ambient(x, [member.grad for member in members]), elsewhere, self._state(method, bucket, x)
         try:
-            moved, state = advance(manifold, oracle, x, self._state(method, bucket, x), float(bucket.taken + 1))
+            (moved, kept), sums = in_pieces(advance, batched, *given)
         except torch.linalg.LinAlgError as error:
             raise RuntimeError(
                 f"the step of {self._names(bucket)} on {manifold} failed ({error}); the gradient holds NaN or infinite "
                 f"entries, or lr={group['lr']} is too large; no parameter has moved"
             ) from error
-        kept = {"step": bucket.taken + 1, **{name: _encode(part) for name, part in state._asdict().items()}}
-        if not method.estimator.keeps_last:
-            kept["last"] = None
+        kept = {"step": bucket.taken + 1, **kept}
         if parameters.is_coarse(members[0]):
             kept["exact"] = moved
-        return Move(group, bucket, moved, kept)
+        return Move(group, bucket, moved, kept, sums)
 
-    def _point(self, bucket: Bucket, visits: Mapping[Tensor, Visit], copy: bool) -> Tensor:
-        """Where the members are; as a copy if a method keeps it, for they change in place."""
+    def _point(self, bucket: Bucket, visits: Mapping[Tensor, Visit]) -> Tensor:
+        """Where the members are."""
         if len(bucket.members) > 1:
             return torch.stack([self._exact(member, bucket.manifold) for member in bucket.members])
         (member,) = bucket.members
         if member in visits and not parameters.is_coarse(member):
             return parameters.whole(visits[member].home)
-        point = self._exact(member, bucket.manifold)
-        return point.clone() if copy else point
+        return self._exact(member, bucket.manifold)
 
     def _exact(self, parameter: Tensor, manifold: Manifold) -> Tensor:
         """The parameter; for a coarse dtype the float32 point of which it is the rounding."""
@@ -386,11 +396,11 @@ class RiemannianOptimizer(torch.optim.Optimizer):
 
     def _check_finite(self, moves: list[Move]) -> None:
         """Raise before anything is written if a new point or a new state holds NaN or infinite numbers."""
-        leaves = [leaf for move in moves for leaf in (move.point, *jax.tree.leaves(move.state))]
-        if _are_finite(leaves):
+        sums = [one for move in moves for one in move.sums]
+        if not sums or math.isfinite(torch.stack([one.to(sums[0].device) for one in sums]).sum()):
             return
-        for move in moves:
-            if _are_finite([move.point, *jax.tree.leaves(move.state)]):
+        for move in moves:  # a sum of finite numbers may be infinite too
+            if all(bool(leaf.isfinite().all()) for leaf in tensors([move.point, move.state])):
                 continue
             members = move.bucket.members
             infinite = [one for one in members if one.grad is not None and not bool(one.grad.isfinite().all())]
@@ -505,19 +515,22 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                 group.setdefault(name, self.defaults[name])
 
 
-def _riemannian(manifold: Manifold, x: Tensor, ambient: list[Any], sign: int) -> Tensor:
-    """The Riemannian gradient of sign · f, never the tensor in `ambient` itself, which torch may write into."""
-    given = _stacked([parameters.whole(one) for one in ambient])
-    given = given if given.dtype == x.dtype else given.to(x.dtype)
-    gradient = manifold.gradient(x, given if sign == 1 else -given)
-    return gradient.clone() if gradient is ambient[0] else gradient
+def _ambient(x: Tensor, gradients: list[Any]) -> Tensor:
+    """The members' gradients as one, in the precision of x."""
+    given = _stacked([parameters.whole(one) for one in gradients])
+    return given if given.dtype == x.dtype else given.to(x.dtype)
 
 
-def _are_finite(leaves: list[Any]) -> bool:
-    """Whether no tensor has a NaN or an infinite entry: their sum has one if they have, and is looked at once."""
-    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_floating_point()]
-    total = sum((tensor.sum().to(tensors[0].device) for tensor in tensors), start=0.0)
-    return math.isfinite(total) or all(bool(tensor.isfinite().all()) for tensor in tensors)
+def _riemannian(manifold: Manifold, x: Tensor, ambient: Tensor, sign: int) -> Tensor:
+    """The Riemannian gradient of sign · f, never `ambient` itself: that may be a `.grad`, which torch writes into."""
+    gradient = manifold.gradient(x, ambient if sign == 1 else -ambient)
+    return gradient.clone() if gradient is ambient else gradient
+
+
+def _kept(method: Method, state: State) -> dict[str, Any]:
+    """What is stored of a state."""
+    kept = {name: _encode(part) for name, part in state._asdict().items()}
+    return kept if method.estimator.keeps_last else {**kept, "last": None}
 
 
 def _stacked(tensors: list[Any]) -> Tensor:
