@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.experimental.xla_metadata import set_xla_metadata
 
 from retrax.typing import Array
@@ -28,8 +29,15 @@ def in_one_kernel(function: Callable[..., Any], *arguments: Any) -> Any:
     XLA does so by itself with loops that touch less than a kilobyte, and marks them thus. It is not prepared for every
     program, and ends the process over some: hence only for what has been tried. Other backends ignore the mark.
     """
+
+    def with_uses(*arguments: Any) -> tuple[Any, Array]:
+        # XLA ends the process over an argument that goes into nothing, as t does where no part looks at it.
+        firsts = [jnp.ravel(leaf)[0].astype(jnp.float32) for leaf in jax.tree.leaves(arguments)]
+        return function(*arguments), sum(firsts, start=jnp.zeros((), jnp.float32))
+
     with set_xla_metadata(inlineable="false", xla_cpu_small_call="true"):
-        return jax.jit(function)(*arguments)
+        result, unread = jax.jit(with_uses)(*arguments)
+    return jax.lax.optimization_barrier((result, unread))[0]
 
 
 def is_traced(x: Array) -> bool:

@@ -20,11 +20,23 @@ from retrax.typing import Array
 
 _lapack.prevent_deadlocks()
 
-namespace = array_api_compat.array_namespace
 is_jax = array_api_compat.is_jax_array
 is_torch = array_api_compat.is_torch_array
 device = array_api_compat.device
 is_traced = _kernel.is_traced
+
+
+_NAMESPACES: dict[type, Any] = {}
+
+
+def namespace(array: Array) -> Any:
+    """The array API of an array's library (PyTorch's is looked up once: eager steps ask for it every time)."""
+    known = _NAMESPACES.get(type(array))
+    if known is None:
+        known = array_api_compat.array_namespace(array)
+        if is_torch(array):
+            _NAMESPACES[type(array)] = known
+    return known
 
 
 def identity_like(x: Array) -> Array:
@@ -51,13 +63,7 @@ def at_least(a: Array, floor: Any) -> Array:
 
 def bounded(u: Array, most: float) -> Array:
     """u with entries cut at ±most; to the same bits where none is so large. Entry by entry, which costs no pass."""
-    return retrax_cut_entries(u, most) if is_traced(u) else namespace(u).clip(u, -most, most)
-
-
-@jax.jit
-def retrax_cut_entries(u: Array, most: float) -> Array:
-    """`bounded`, by a name that `drivers.span` finds in programs."""
-    return jnp.clip(u, -most, most)
+    return namespace(u).clip(u, -most, most)
 
 
 def plus_scaled(u: Array, factor: Any, v: Array) -> Array:
@@ -126,7 +132,7 @@ def safe_sqrt(a: Array) -> Array:
 
 def positive(a: Array) -> Array:
     """a, and 1 where a is not positive: for quotients that are not used there."""
-    return namespace(a).where(a > 0, a, 1 + 0 * a)
+    return namespace(a).where(a > 0, a, 1 if is_torch(a) else 1 + 0 * a)
 
 
 def _cholesky_by_lapack(a: Array) -> Array:

@@ -121,8 +121,7 @@ def _smaller(a: Any, b: Any) -> Any:
     arrays = [value for value in (a, b) if not isinstance(value, numbers.Number)]
     if not arrays:
         return min(a, b)
-    xp = _linalg.namespace(*arrays)
-    return xp.where(a < b, a, b)
+    return _linalg.namespace(arrays[0]).where(a < b, a, b)
 
 
 def constant(value: float) -> Schedule:

@@ -289,7 +289,7 @@ def eight_steps(problem, method, one_kernel):
         assert form.one_kernel
         statics = (objective, dataclasses.replace(form, one_kernel=one_kernel), fed)
         program = compiled(driver_module._advance, statics, *arguments, options=driver_module.LOOP_OPTIONS)
-        return np.asarray(program(*arguments)[0][0])
+        return np.asarray(program(*arguments)[0])
 
 
 READY_MADE = {

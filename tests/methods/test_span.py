@@ -52,8 +52,12 @@ def run(problem, method, stretches=(7,), in_span=None, dtype="float64"):
             statics, arguments = driver._advance_arguments(x, state, payload, step, length)
             form = statics[1]
             if in_span is False:
-                statics = (statics[0], dataclasses.replace(form, in_span=False, one_kernel=False), statics[2])
-            (x, state), _ = compiled(_advance, statics, *arguments, options=LOOP_OPTIONS)(*arguments)
+                statics = (
+                    statics[0],
+                    dataclasses.replace(form, in_span=False, one_kernel=False, small_kernel=False),
+                    statics[2],
+                )
+            x, state = compiled(_advance, statics, *arguments, options=LOOP_OPTIONS)(*arguments)
             step += length
         return jax.tree.map(np.asarray, (x, state)), form
 

@@ -4,6 +4,7 @@ A method's numbers, the samples and the step count are arguments, so that a seco
 programs serve one run or several at once (a sweep), and samples on one device or split over several.
 """
 
+import contextlib
 import dataclasses
 import functools
 from typing import Any
@@ -19,6 +20,7 @@ from retrax.drivers.base import Figures, Means, figures
 from retrax.drivers.devices import Devices, OneDevice, SeveralDevices, SplitMean
 from retrax.drivers.partwise import AtOnePoint, PartwiseMean, stacked
 from retrax.drivers.programs import compiled
+from retrax.manifolds import _orthonormal
 from retrax.manifolds.base import scaled
 from retrax.methods import Method, State
 from retrax.problems.base import BatchOracle, LargeBatchOracle, Mean, Objective, Problem, SampleMean, chunk_length
@@ -35,8 +37,11 @@ class Form:
     several: bool = False
     """Whether every argument but resident data has a leading axis of runs."""
     one_kernel: bool = False
+    """Whether the loop is one kernel."""
     in_span: bool = False
-    """Whether steps are taken in the span of what they start from; only what is small is then one kernel."""
+    """Whether steps are taken in the span of what they start from."""
+    small_kernel: bool = False
+    """Whether what is small in a span is one kernel, where the loop is too large for one."""
     in_turn: bool = False
     """Whether several runs take turns instead of stepping together: where steps are one kernel, nothing is shared."""
 
@@ -91,29 +96,9 @@ def advance(
     return jax.lax.fori_loop(0, count, body, (x, state))
 
 
-def _advance_in_one_kernel(
-    objective: Objective,
-    data: Batch | None,
-    method: Method,
-    x: Point,
-    state: State,
-    batches: Batch,
-    first: Any,
-    count: Any,
-) -> tuple[tuple[Point, State], Array]:
-    """The same steps, and a number that the program must return and nobody reads.
-
-    XLA ends the process over a kernel with an argument that has no use, as `first` is in a method whose parts do not
-    look at t, or a number of a part that goes into nothing. Their sum is a use.
-    """
-    numbers = [jnp.ravel(leaf)[0] for leaf in jax.tree.leaves(method)]
-    used = sum(numbers, start=first if first.ndim == 0 else first[0])
-    return advance(objective, data, method, x, state, batches, first, count), used
-
-
 def _advance_in_span(
     objective: Objective,
-    one_kernel: bool,
+    small_kernel: bool,
     data: Batch | None,
     method: Method,
     x: Point,
@@ -121,35 +106,35 @@ def _advance_in_span(
     batches: Batch,
     first: Any,
     count: Any,
-) -> tuple[tuple[Point, State], Array]:
+) -> tuple[Point, State]:
     """The same steps, each from the point before it, along the direction that was found there.
 
     A step's retraction is then the first thing in the next step, where it is small; x follows from the state.
     """
-    manifold, dtype = objective.manifold, x.dtype
+    manifold, dtype, rank = objective.manifold, x.dtype, x.shape[1]
+    orthonormalise = getattr(manifold, "orthonormalise", None)
+    most = jnp.inf if orthonormalise is None else _orthonormal.longest_step(x)
 
     def retracted(last: Step) -> Point:
         return manifold.retract(last.point, scaled(manifold, -last.size, last.vector))
 
-    def step(basis: Any, others: Any) -> tuple[Any, Any]:
-        (point, vector, batch), (method, size, memories, t) = basis, others
-        last = Step(point, vector, size)
-        state = State(last, *memories)
-        new = method.step(manifold, BatchOracle(objective, batch), retracted(last), state, t)[1]
-        return (new.last.point, new.last.vector), (new.last.size, tuple(new[1:]))
+    def step(basis: Any, others: Any) -> tuple[Any, Any, Any]:
+        (moved, vector, batch), (size, (method, memories, t)) = basis, others
+        last = Step(moved + size * vector, vector, size)
+        point = retracted(last) if orthonormalise is None else orthonormalise(moved)
+        new = method.step(manifold, BatchOracle(objective, batch), point, State(last, *memories), t)[1]
+        return (new.last.point, new.last.vector), new.last.size, tuple(new[1:])
 
     def body(i: Any, carry: Any) -> Any:
-        pair, (size, memories), _ = carry
-        others = (method, size, memories, _number(first, i, dtype))
-        kernel_or_not = in_one_kernel if one_kernel else lambda function, *arguments: function(*arguments)
-        pair, (rest, unread) = span.step(step, pair, _fetch(data, batches, i), others, kernel_or_not)
-        return pair, rest, unread
+        pair, size, memories = carry
+        others = (method, memories, _number(first, i, dtype))
+        small = in_one_kernel if small_kernel else lambda function, *arguments: function(*arguments)
+        return span.step(step, pair, size, _fetch(data, batches, i), others, most, small)
 
-    start = jnp.concatenate([state.last.point.T, state.last.vector.T]), (state.last.size, tuple(state[1:]))
-    pair, (size, memories), unread = jax.lax.fori_loop(0, count, body, (*start, jnp.zeros((), jnp.float32)))
-    rank = x.shape[1]
+    start = jnp.concatenate([state.last.point.T, state.last.vector.T]), state.last.size, tuple(state[1:])
+    pair, size, memories = jax.lax.fori_loop(0, count, body, start)
     last = Step(pair[:rank].T, pair[rank:].T, size)
-    return (retracted(last), State(last, *memories)), unread
+    return retracted(last), State(last, *memories)
 
 
 def _advance(
@@ -163,20 +148,17 @@ def _advance(
     batches: Any,
     first: Any,
     count: Any,
-) -> tuple[tuple[Point, State], Any]:
+) -> tuple[Point, State]:
     """Steps in the given form; `fed` says that the data were read for this stretch, by each run for itself."""
 
-    def run(data: Batch, *others: Any) -> tuple[tuple[Point, State], Any]:
-        batches = others[3]
-        steps = form.devices.steps(objective, data, batches)
-        arguments = (steps[1], *others[:3], steps[2], *others[4:])
-        if form.in_span:
-            return _advance_in_span(steps[0], form.one_kernel, *arguments)
-        if form.one_kernel:
-            return in_one_kernel(functools.partial(_advance_in_one_kernel, steps[0]), *arguments)
-        return advance(steps[0], *arguments), None
+    def run(data: Batch, *others: Any) -> tuple[Point, State]:
+        local, data, batches = form.devices.steps(objective, data, others[3])
+        steps = functools.partial(_advance_in_span, local, form.small_kernel) if form.in_span else None
+        steps = steps or functools.partial(advance, local)
+        arguments = (data, *others[:3], batches, *others[4:])
+        return in_one_kernel(steps, *arguments) if form.one_kernel else steps(*arguments)
 
-    def in_turn(data: Batch, *others: Any) -> tuple[tuple[Point, State], Any]:
+    def in_turn(data: Batch, *others: Any) -> tuple[Point, State]:
         return jax.lax.map(lambda one: run(data, *one, *others[4:]), others[:4])
 
     program = run
@@ -377,8 +359,7 @@ class JaxDriver:
     def advance(self, x: Point, state: State, payload: Any, first: int, count: int) -> tuple[Point, State]:
         """`count` steps."""
         statics, arguments = self._advance_arguments(x, state, payload, first, count)
-        moved, _ = compiled(_advance, statics, *arguments, options=LOOP_OPTIONS)(*arguments)
-        return moved
+        return compiled(_advance, statics, *arguments, options=LOOP_OPTIONS)(*arguments)
 
     def _advance_arguments(self, x: Point, state: State, payload: Samples, first: int, count: int) -> tuple[Any, ...]:
         """What a loop's program depends on, and its arguments: NumPy arrays, which a call takes over quickly."""
@@ -397,43 +378,34 @@ class JaxDriver:
         """The form of the loop for such arguments, decided once for each shape."""
         key = tuple(leaf.shape for leaf in jax.tree.leaves((data if fed else None, indices)))
         if key not in self._forms:
-            found = self.verdicts[key] = self._verdict(fed, data, x, state, indices)
-            turns = found.fits and self.objective.loss not in kernel.FILLS_LANES
-            one_kernel = found.fits and (turns or not self.form.several)
-            form = dataclasses.replace(self.form, one_kernel=one_kernel, in_turn=turns)
-            self._forms[key] = form if found.fits else self._spanned(fed, data, x, state, indices)
+            self._forms[key], self.verdicts[key] = self._decided(fed, data, x, state, indices)
         return self._forms[key]
 
-    def _spanned(self, fed: bool, data: Any, x: Point, state: State, indices: Any) -> Form:
-        """The form with steps in a span, where that is possible and worth it."""
-        if isinstance(self.form.devices, SeveralDevices) or (self.form.several and fed):
-            return self.form
-        method = self.method
-        if self.form.several:
-            method, x, state, indices = (_run(tree, 0) for tree in (method, x, state, indices))
-        if not _worth_a_span(method, data, x, state, indices):
-            return self.form
-        arguments = jax.tree.map(_abstract, (data, method, x, state, indices, np.asarray(1), np.asarray(1)))
-        form = dataclasses.replace(self.form, several=False, in_span=True, one_kernel=True)
-        try:
-            text = _advance_text(self.objective, form, fed, *arguments)
-        except span.OutOfSpanError:
-            return self.form
-        one_kernel = kernel.is_known(text) and x.shape[1] <= _kernel.LARGEST
-        return dataclasses.replace(self.form, in_span=True, one_kernel=one_kernel, in_turn=True)
-
-    def _verdict(self, fed: bool, data: Any, x: Point, state: State, indices: Any) -> kernel.Fit:
+    def _decided(self, fed: bool, data: Any, x: Point, state: State, indices: Any) -> tuple[Form, kernel.Fit]:
+        """Steps in a span where that is possible and worth it; the loop in one kernel where it fits into one."""
         if isinstance(self.form.devices, SeveralDevices):
-            return kernel.Fit(False, "devices exchange samples, which a kernel cannot do")
+            return self.form, kernel.Fit(False, "devices exchange samples, which a kernel cannot do")
         if self.form.several and fed:
-            return kernel.Fit(False, "every run of the sweep has samples of its own, so that they step together")
+            return self.form, kernel.Fit(False, "every run of the sweep has samples of its own: they step together")
         method = self.method
         if self.form.several:
             method, x, state, indices = (_run(tree, 0) for tree in (method, x, state, indices))
         arguments = jax.tree.map(_abstract, (data, method, x, state, indices, np.asarray(1), np.asarray(1)))
-        form = dataclasses.replace(self.form, several=False, one_kernel=True)
-        lower = lambda: _advance_text(self.objective, form, fed, *arguments)  # noqa: E731
-        return kernel.verdict(lower, self.objective, method, data, x, indices)
+
+        def text(**choices: bool) -> str:
+            return _advance_text(self.objective, self._with(several=False, **choices), fed, *arguments)
+
+        if _worth_a_span(method, data, x, state, indices):
+            with contextlib.suppress(span.OutOfSpanError):
+                found = kernel.verdict(lambda: text(in_span=True, one_kernel=True), data, x, indices)
+                small = not found.fits and x.shape[1] <= _kernel.LARGEST and kernel.is_known(text(in_span=True))
+                return self._with(in_span=True, one_kernel=found.fits, small_kernel=small, in_turn=True), found
+        found = kernel.untried(self.objective) or kernel.verdict(lambda: text(one_kernel=True), data, x, indices)
+        turns = found.fits and self.objective.loss not in kernel.FILLS_LANES
+        return self._with(one_kernel=found.fits and (turns or not self.form.several), in_turn=turns), found
+
+    def _with(self, **choices: Any) -> Form:
+        return dataclasses.replace(self.form, **choices)
 
     def measure(self, mean: Any, with_error: bool, x: Point, state: State, step: int) -> Figures:
         """A record's figures."""

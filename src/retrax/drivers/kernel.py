@@ -26,8 +26,8 @@ FILLS_LANES = frozenset({centroid.loss})
 _OPERATIONS = """
     abs add and atan2 broadcast_in_dim broadcast case ceil clamp compare concatenate constant convert cosine divide
     dot_general dynamic_slice dynamic_update_slice exponential floor gather iota is_finite log log_plus_one maximum
-    minimum multiply negate not or pad power reduce remainder reshape return rsqrt select sign sine slice sqrt subtract
-    tanh transpose while xor
+    minimum multiply negate not optimization_barrier or pad power reduce remainder reshape return rsqrt select sign
+    sine slice sqrt subtract tanh transpose while xor
 """
 KNOWN_OPERATIONS = frozenset(_OPERATIONS.split())
 """What the programs that were tried consist of; LAPACK and other calls out of the program are not among it."""
@@ -40,12 +40,17 @@ class Fit(NamedTuple):
     reason: str
 
 
-def verdict(lower: Any, objective: Objective, method: Any, data: Any, x: Any, batches: Any) -> Fit:
+def untried(objective: Objective) -> Fit | None:
+    """Why a loss cannot be in a kernel, if so. In a span its operations are few, and all of them known."""
+    if objective.loss in TRIED:
+        return None
+    return Fit(False, "the compiler may end the process over a loss that has not been tried in one kernel")
+
+
+def verdict(lower: Any, data: Any, x: Any, batches: Any) -> Fit:
     """For one run's arguments; `lower()` gives the program in StableHLO, and is asked last."""
     if jax.default_backend() != "cpu":
         return Fit(False, f"kernels of this kind are the CPU compiler's, and the run is on {jax.default_backend()}")
-    if objective.loss not in TRIED:
-        return Fit(False, "the compiler may end the process over a loss that has not been tried in one kernel")
     too_large = _too_large(data, x, batches)
     if too_large:
         return Fit(False, too_large)
@@ -61,7 +66,7 @@ def _unknown(text: str) -> set[str]:
 
 def is_known(text: str) -> bool:
     """Whether a program in StableHLO consists of operations that are known to work in one kernel, on the CPU."""
-    return jax.default_backend() == "cpu" and not _unknown(text) - {"optimization_barrier"}
+    return jax.default_backend() == "cpu" and not _unknown(text)
 
 
 def _too_large(data: Any, x: Any, batches: Any) -> str | None:

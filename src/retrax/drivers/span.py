@@ -8,6 +8,7 @@ follow from the Gram matrices of y, d and B, found in one pass, and one more pas
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from jax.extend.core import Literal
 
 from retrax.typing import Array
 
-LEAST_LENGTH = 4
+LEAST_LENGTH = 3
 """A long axis has at least so many times the columns of the basis."""
 
 
@@ -105,54 +106,58 @@ def in_span(function: Callable[..., Any], basis: Sequence[Any], others: Any, gra
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
-def step(function: Callable[..., Any], pair: Array, batch: Array, others: Any, in_one_kernel: Any) -> tuple[Array, Any]:
-    """`function((y, v, batch), others)`, which returns two d×r matrices and other things, on coefficients.
+def step(
+    function: Callable[..., Any], pair: Array, size: Array, batch: Array, others: Any, most: float, in_one_kernel: Any
+) -> tuple[Array, Array, Any]:
+    """One step: `function((m, v, batch), (size, others))` returns ((x, v), size, others) for the next.
 
-    `pair` holds yᵀ above vᵀ, and so does the first result: one pass finds the inner products, one forms the results.
+    `pair` holds yᵀ above vᵀ. The function sees m = y - size v instead of y: the retraction begins there, with half as
+    many small products. `size` is cut so that no column of size v is longer than `most`. One pass finds the inner
+    products, one forms the results.
     """
     twice, length = pair.shape
     rank, count = twice // 2, batch.shape[0]
-    sizes = (rank, rank, count)
+    sizes, places = (rank, rank, count), (slice(rank), slice(rank, twice), slice(twice, None))
     basis = [jax.ShapeDtypeStruct(shape, pair.dtype) for shape in ((length, rank),) * 2 + ((count, length),)]
 
-    def small(pairs: Array, samples: Array, among_samples: Callable[[], Array], others: Any) -> tuple[Array, Any]:
-        """The coefficients of the results, side by side, and what else the function returns."""
+    def small(size: Array, others: Any, inner: Array, of_samples: Callable[[], Array]) -> tuple[Array, Array, Any]:
+        """The coefficients of the results, side by side, and the next size and others."""
+        yy, yv, yb, vv, vb = (inner[places[i], places[j]] for i, j in ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2)))
+        longest = size * jnp.sqrt(jnp.max(vv * jnp.eye(rank, dtype=vv.dtype)))
+        size = jnp.where(longest > most, size * (most / longest), size)
+        mv = yv - size * vv
+        known = {(0, 0): yy - size * (yv.T + mv), (0, 1): mv, (0, 2): yb - size * vb, (1, 1): vv, (1, 2): vb}
 
         def grams(i: int, j: int) -> Array:
-            if i > j:
-                return grams(j, i).T
-            rows = slice(i * rank, (i + 1) * rank)
-            if j < 2:
-                return pairs[rows, j * rank : (j + 1) * rank]
-            return samples[rows] if i < 2 else among_samples()
+            if (i, j) in known:
+                return known[i, j]
+            return known[j, i].T if (j, i) in known else of_samples()
 
-        long, rest = in_span(function, basis, others, grams)
-        nothing = Tall({i: jnp.zeros((), pair.dtype) for i in range(3)}, rank)
-        columns = [{**nothing.matrices(sizes), **one.matrices(sizes)} for one in long]
-        return jnp.concatenate([jnp.concatenate([one[i] for one in columns], axis=1) for i in range(3)]), rest
+        long, new, others = in_span(function, basis, (size, others), grams)
+        nothing = Tall({i: jnp.zeros((), pair.dtype) for i in range(3)}, rank).matrices(sizes)
+        columns = [{**nothing, **one.matrices(sizes)} for one in long]
+        # m C = y C - v (size C)
+        rows = [[one[0], one[1] - size * one[0], one[2]] for one in columns]
+        return jnp.concatenate([jnp.concatenate(one) for one in rows], axis=1), new, others
 
-    needs_samples: list[bool] = []
+    asked: list[bool] = []
 
-    def asked() -> Array:
-        needs_samples.append(True)
+    def noted() -> Array:
+        asked.append(True)
         return jnp.zeros((count, count), pair.dtype)
 
-    products = [pair @ pair.T, pair @ batch.T]
-    jax.eval_shape(lambda pairs, samples, others: small(pairs, samples, asked, others), *products, others)
-    if needs_samples:
-        products.append(batch @ batch.T)
+    everything = jnp.concatenate([pair, batch])
+    inner = jax.ShapeDtypeStruct((twice, twice + count), pair.dtype)
+    jax.eval_shape(functools.partial(small, of_samples=noted), size, others, inner)
+    # The barrier: inside a kernel the compiler would divide the product again.
+    inner = jax.lax.optimization_barrier((everything if asked else pair) @ everything.T)
 
-    def run(others: Any, *given: Array) -> tuple[Any, Array]:
-        return small(given[0], given[1], lambda: given[2], others), _sum_of_firsts((others, given))
+    def run(size: Array, others: Any, inner: Array) -> tuple[Array, Array, Any]:
+        return small(size, others, inner[:twice], lambda: inner[twice:, twice:])
 
-    (coefficients, rest), unread = in_one_kernel(run, others, *products)
+    coefficients, new, rest = in_one_kernel(run, size, others, inner)
     # Transposed in memory: the product with columns would take twice as long.
-    return jax.lax.optimization_barrier(coefficients.T) @ jnp.concatenate([pair, batch]), (rest, unread)
-
-
-def _sum_of_firsts(tree: Any) -> Array:
-    """A use for every argument of a kernel: XLA ends the process over one that has none."""
-    return sum(jnp.ravel(leaf)[0].astype(jnp.float32) for leaf in jax.tree.leaves(tree))
+    return jax.lax.optimization_barrier(coefficients.T) @ everything, new, rest
 
 
 class _Interpreter:
@@ -181,8 +186,6 @@ class _Interpreter:
         if not any(isinstance(one, Tall | Product) for one in operands) and name not in _WITH_RULES:
             found = equation.primitive.bind(*map(_filled, operands), **equation.params)
             return list(found) if equation.primitive.multiple_results else [found]
-        if equation.params.get("name") == "retrax_cut_entries":
-            return [self._bounded(*operands)]
         if name in _CALLS or name in _WITH_RULES:
             inner = next(equation.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in equation.params)
             return self.run(inner.jaxpr, inner.consts, operands)
@@ -318,12 +321,6 @@ class _Interpreter:
         if cases[0].turned != cases[1].turned:
             return None
         return self._merged(lambda p, q: jnp.where(which, q, p), *cases)
-
-    def _bounded(self, a: Tall, most: Array) -> Tall:
-        """A bound on the lengths of columns in place of one on entries: both keep senselessly long steps harmless."""
-        lengths = jnp.sqrt(self._column_products(a, a))
-        factor = jnp.where(lengths > most, most / lengths, 1)
-        return self._scaled(a, Filled(factor, (), (1 - a.long_axis,)), jnp.multiply)
 
 
 _CALLS = frozenset({"jit", "pjit", "closed_call"})

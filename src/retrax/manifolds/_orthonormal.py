@@ -4,6 +4,7 @@ Retractions need only an r×r factorisation, since (x+u)ᵀ(x+u) is r×r. It is 
 I + uᵀu: rounding errors of earlier steps are then corrected in each step instead of being carried along.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from retrax import _linalg
@@ -40,26 +41,47 @@ class OrthonormalColumns(ArrayManifold):
         """The largest entry of |xᵀx - I|."""
         return violation(x)
 
+    @property
+    def orthonormalise(self) -> Callable[[Array], Array] | None:
+        """x + u ↦ R_x(u), where the chosen retraction depends on that sum alone; None where it does not."""
+        return _OF_THE_SUM.get(self.retractions[self.retraction_name])
+
 
 def polar(self: Any, x: Array, u: Array) -> Array:
     """R_x(u) = y (yᵀy)^(-1/2) with y = x + u."""
-    y = _moved(x, u)
+    return polar_factor(_moved(x, u))
+
+
+def qr(self: Any, x: Array, u: Array) -> Array:
+    """R_x(u) = Q of x + u = QR with R's diagonal positive."""
+    return orthogonal_factor(_moved(x, u))
+
+
+def polar_factor(y: Array) -> Array:
+    """y (yᵀy)^(-1/2)."""
     found = _linalg.orthonormal_by_products(y)
     return _tidy_if_single(y @ _linalg.inverse_sqrt(y.mT @ y)) if found is None else found
 
 
-def qr(self: Any, x: Array, u: Array) -> Array:
-    """R_x(u) = Q of x + u = QR with R's diagonal positive, from the Cholesky factor Rᵀ of (x+u)ᵀ(x+u)."""
-    y = _moved(x, u)
+def orthogonal_factor(y: Array) -> Array:
+    """Q of y = QR with R's diagonal positive, from the Cholesky factor Rᵀ of yᵀy."""
     return _tidy_if_single(_linalg.divide_by_lower_transpose(y, _linalg.cholesky(y.mT @ y)))
 
 
-def _moved(x: Array, u: Array) -> Array:
-    """x + u, with u's entries cut at ε^(-1/4): the columns then stay independent, with an error below √ε.
+_OF_THE_SUM: dict[Any, Callable[[Array], Array]] = {polar: polar_factor, qr: orthogonal_factor}
 
-    So long a step ends where any longer one does, up to an angle of ε^(1/4).
+
+def longest_step(u: Array) -> float:
+    """ε^(-1/4): as long as no entry of u is larger, the columns of x + u stay independent, with an error below √ε.
+
+    A step so long ends where any longer one does, up to an angle of ε^(1/4).
     """
-    return _linalg.added_to(_linalg.bounded(u, _linalg.epsilon(u) ** -0.25), x)
+    return _linalg.epsilon(u) ** -0.25
+
+
+def _moved(x: Array, u: Array) -> Array:
+    """x + u, with the entries of u cut."""
+    return _linalg.added_to(_linalg.bounded(u, longest_step(u)), x)
 
 
 def tidy(x: Array) -> Array:
