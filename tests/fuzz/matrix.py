@@ -1,11 +1,15 @@
 """Every manifold and ready-made problem × method × dtype × driver at the smallest sizes: `python -m tests.fuzz.matrix`.
 
 A case is good if its run ends with a point on the manifold, or says that it has diverged, or is refused in our words.
+Compiling takes most of the time; with --brief the compiled driver has every problem × method at one of its six
+combinations of samples and dtype, in turn.
 """
 
+import argparse
 import collections
 import itertools
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -109,6 +113,15 @@ def all_cases() -> Iterator[Case]:
         yield Case(manifold, optimizer, "n = 5", dtype, "torch")
 
 
+def brief_cases() -> Iterator[Case]:
+    """Every one in the eager and PyTorch drivers; every problem and method together in the compiled one."""
+    yield from (case for case in all_cases() if case.driver != "jax")
+    kinds = list(itertools.product(SAMPLES, DTYPES))
+    for i, problem in enumerate([*MANIFOLDS, *PROBLEMS]):
+        for j, method in enumerate(METHODS):
+            yield Case(problem, method, *kinds[(i + j) % len(kinds)], "jax")
+
+
 def covering_cases() -> list[Case]:
     """Few that have every manifold and problem, every method, number of samples, dtype and driver among them."""
     methods, samples = itertools.cycle(METHODS), itertools.cycle(SAMPLES)
@@ -179,14 +192,22 @@ def _judged(manifold: Any, x: Any) -> tuple[str, str]:
 
 
 def main() -> int:
-    """The whole matrix, with the findings and a summary."""
+    """The command: findings and a summary."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.matrix", description=__doc__)
+    parser.add_argument("--brief", action="store_true")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    arguments = parser.parse_args()
+    cases = list(brief_cases() if arguments.brief else all_cases())
     ends: collections.Counter[str] = collections.Counter()
-    for case in all_cases():
+    deadline = time.monotonic() + arguments.seconds
+    for case in cases:
+        if time.monotonic() > deadline:
+            break
         end, words = tried(case)
         ends[end] += 1
         if end in (SILENT, FOREIGN, WRONG):
             print(*case, end, words, sep="\t", flush=True)
-    print(f"{ends.total()} cases: " + ", ".join(f"{count} {end}" for end, count in ends.most_common()))
+    print(f"{ends.total()} of {len(cases)} cases: " + ", ".join(f"{count} {end}" for end, count in ends.most_common()))
     return 1 if ends[SILENT] or ends[WRONG] or ends[FOREIGN] else 0
 
 
