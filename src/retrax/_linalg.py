@@ -410,6 +410,47 @@ def log_of_quotient(lower: Array, y: Array) -> Array:
     return _log_by_eigenvalues(lower, y)
 
 
+@jax.custom_jvp
+def _quotient_distance_jax(x: Array, y: Array) -> Array:
+    return _quotient_distance(x, y)
+
+
+def _quotient_distance(x: Array, y: Array) -> Array:
+    logarithm = log_of_quotient(cholesky(x), y)
+    return safe_sqrt(frobenius(logarithm, logarithm))
+
+
+def _quotient_distance_derivative(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    """D_x d[e] = -tr(log(W) L⁻¹ e L⁻ᵀ) / d, and the same with x and y exchanged: d is symmetric.
+
+    The first variation of a geodesic's length. No eigenvector is differentiated, and what nobody asks for is not
+    computed: by x it takes no more than the logarithm that the distance needs.
+    """
+    (x, y), (by_x, by_y) = map(jnp.asarray, primals), tangents
+
+    def half(x: Array, y: Array, e: Array) -> tuple[Array, Array]:
+        lower = cholesky(x)
+        logarithm = log_of_quotient(lower, y)
+        length = safe_sqrt(frobenius(logarithm, logarithm))
+        return length, -frobenius(logarithm, whiten(lower, symmetric_part(e))) / positive(length)
+
+    asked = [(*pair, e) for pair, e in (((x, y), by_x), ((y, x), by_y)) if not _is_zero(e)]
+    found = [half(*one) for one in asked]
+    return found[0][0], sum(derivative for _, derivative in found)
+
+
+def _is_zero(tangent: Any) -> bool:
+    return isinstance(tangent, jax.custom_derivatives.SymbolicZero)
+
+
+_quotient_distance_jax.defjvp(_quotient_distance_derivative, symbolic_zeros=True)
+
+
+def quotient_distance(x: Array, y: Array) -> Array:
+    """‖log(L⁻¹ y L⁻ᵀ)‖_F for symmetric positive definite x = L Lᵀ and y."""
+    return _quotient_distance_jax(x, y) if is_jax(x) or is_jax(y) else _quotient_distance(x, y)
+
+
 def symmetric_sqrt(a: Array) -> Array:
     """a^(1/2) of a symmetric positive semidefinite matrix."""
     return symmetric_functions(a, "sqrt")[0]

@@ -128,3 +128,19 @@ def test_derivatives_at_equal_points_and_elsewhere():
         slope = float(jnp.sum(squared(x, y) * u))
         assert np.isfinite(slope)
         assert abs(slope - expected) <= 1e-10 * (1 + abs(expected))
+
+
+@pytest.mark.parametrize("size", [3, SIZE])
+@pytest.mark.parametrize("argument", [0, 1, (0, 1)], ids=["by x", "by y", "by both"])
+def test_derivatives_of_the_distance_are_those_of_finite_differences(size, argument):
+    rng = np.random.default_rng(7)
+    factors = rng.standard_normal((3, size, 2 * size))
+    x, y, e = factors @ factors.swapaxes(1, 2) / size
+    moves = [e if k in np.atleast_1d(argument) else np.zeros_like(e) for k in (0, 1)]
+    distance = jax.jit(SPD(size).distance)
+    gradients = jax.jit(jax.grad(lambda x, y: distance(x, y) ** 2, argument))(x, y)
+    derivative = sum(float(np.sum(g * e)) for g in (gradients if isinstance(gradients, tuple) else [gradients]))
+    at = lambda h: float(distance(x + h * moves[0], y + h * moves[1]) ** 2)  # noqa: E731
+    h = 1e-4
+    difference = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h)
+    assert derivative == pytest.approx(difference, rel=1e-8)

@@ -169,3 +169,29 @@ def test_gradients_of_pca_at_two_points_at_once():
     for point, found in zip((x, y), pca.riemannian_gradients(x, y, rows), strict=True):
         by_hand = (np.eye(6) - point @ point.T) @ (-2 / 7 * rows.T @ rows @ point)
         np.testing.assert_allclose(found, by_hand, atol=1e-14)
+
+
+def test_both_points_of_a_pair_at_once_are_each_by_itself(covariances):
+    manifold, x, y = rx.SPD(5), covariances[0], covariances[1]
+    together = rx.Problem(lambda c, batch: jnp.mean(manifold.distance(c, batch)), manifold, covariances).objective
+    with jax.enable_x64(True):
+        found = together.gradients(x, y, covariances[2:7])
+        for gradient, point in zip(found, (x, y), strict=True):
+            np.testing.assert_allclose(gradient, together.gradient(point, covariances[2:7]), rtol=1e-11)
+
+
+def test_a_loss_without_a_batched_form_is_taken_point_by_point(rows):
+    @jax.custom_vjp
+    def loss(u, batch):
+        return -jnp.mean((batch @ u) ** 2)
+
+    def gradient(kept, g):  # a callback, which says nothing of how it is to be batched
+        shape = jax.ShapeDtypeStruct(kept[0].shape, kept[0].dtype)
+        return g * jax.pure_callback(lambda u, b: -2 * b.T @ (b @ u) / (len(b) * u.shape[1]), shape, *kept), None
+
+    loss.defvjp(lambda u, batch: (loss(u, batch), (u, batch)), gradient)
+    results = [
+        rx.minimize(rx.Problem(one, rx.Grassmann(12, 3), rows), rx.rsrm(0.1), steps=20, progress=False).x
+        for one in (loss, lambda u, batch: -jnp.mean((batch @ u) ** 2))
+    ]
+    np.testing.assert_allclose(*results, atol=1e-12)
