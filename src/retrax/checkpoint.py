@@ -258,16 +258,21 @@ class Keeper:
 
     def save(self, step: int, snapshot: Callable[[], Snapshot]) -> None:
         """Write, unless it has been written; no process goes on before. A failure is told, and the run goes on."""
-        if self.writes and step != self.last_step:
-            try:
-                self.folder.save(step, snapshot())
-                self.trouble = None
-            except OSError as error:
-                self.trouble = f"the checkpoint of step {step} could not be written: {error}"
-                warnings.warn(f"{self.trouble}; the run goes on without it", RuntimeWarning, stacklevel=2)
+        if step != self.last_step:
+            self._write(step, snapshot())  # asked for by all processes: each may hold a part of the point
         if self.settings.several_processes:
             largest(step)
         self.last_step = step
+
+    def _write(self, step: int, snapshot: Snapshot) -> None:
+        if not self.writes:
+            return
+        try:
+            self.folder.save(step, snapshot)
+            self.trouble = None
+        except OSError as error:
+            self.trouble = f"the checkpoint of step {step} could not be written: {error}"
+            warnings.warn(f"{self.trouble}; the run goes on without it", RuntimeWarning, stacklevel=3)
 
 
 def _may_be_file(path: Path) -> bool:

@@ -82,6 +82,8 @@ class Settings:
         self.layout: Layout | None = getattr(problem.source, "layout", None)
         if self.layout is not None and driver != "jax":
             raise ValueError(f"data on several devices need driver='jax', not {driver!r}")
+        if self.layout is not None and self.layout.by_feature:
+            _check_split_rows(problem, self.seeds)
         self.dtype = _dtype(dtype, x0, problem)
         steps = None if steps is None else integer(steps, "steps", least=1)
         self.plan = self._plan(steps, batch_size, first_batch_size, checkpoint_every)
@@ -150,7 +152,7 @@ class Settings:
     def _room(self) -> int | None:
         """The most samples in a stretch: those that the host reads or devices exchange must fit into a buffer."""
         source = self.problem.source
-        if source.resident and self.layout is None:
+        if source.resident and (self.layout is None or self.layout.by_feature):
             return None
         runs = 1 if self.seeds is None else len(self.x0)
         return max(1, BUFFER_BYTES // (source.sample_bytes(self.dtype) * runs))
@@ -195,6 +197,18 @@ def _check_rows(problem: Problem, driver: str) -> None:
         entry = template.get(name) if isinstance(template, dict) else None
         if entry is None or not np.issubdtype(entry.dtype, np.integer):
             raise ValueError(f"sparse names the entry {name!r}, but the data is no dict with whole numbers under it")
+
+
+def _check_split_rows(problem: Problem, seeds: Any) -> None:
+    """What samples whose features are on several devices do not go with."""
+    shape, features = problem.manifold.ambient_shape, problem.source.data.shape[1]
+    if seeds is not None:
+        raise ValueError("a sweep needs samples split along their leading axis, or on one device, not along features")
+    if not isinstance(shape, tuple) or len(shape) != 2 or shape[0] != features:
+        raise ValueError(
+            f"samples with {features} features, split over devices, need a point that is one matrix with as many rows, "
+            f"not {problem.manifold}"
+        )
 
 
 def _row_by_row(method: Any) -> RowByRow:

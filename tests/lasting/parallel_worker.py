@@ -29,11 +29,11 @@ def difference(a: rx.Result, b: rx.Result) -> float:
     return float(max(np.abs(part).max() for part in parts))
 
 
-def spread(X: np.ndarray, kind: AxisType) -> jax.Array:
-    """Rows over all devices of all processes; each process gives those of its own devices."""
+def spread(X: np.ndarray, kind: AxisType, spec: PartitionSpec = PartitionSpec("data")) -> jax.Array:
+    """Rows, or features, over all devices of all processes; each process gives those of its own devices."""
     mesh = jax.make_mesh((jax.device_count(),), ("data",), axis_types=(kind,))
     with jax.enable_x64(True):
-        return jax.make_array_from_callback(X.shape, NamedSharding(mesh, PartitionSpec("data")), lambda index: X[index])
+        return jax.make_array_from_callback(X.shape, NamedSharding(mesh, spec), lambda index: X[index])
 
 
 def main(checkpoints: str) -> None:
@@ -52,6 +52,7 @@ def main(checkpoints: str) -> None:
     several = rx.minimize(rx.problems.PCA(spread(X, AxisType.Explicit), 3), METHODS["rsvrg"], **SETTINGS)
     figures["PCA"] = difference(pca, several)
     figures["sweep"] = swept(one, spread(X, AxisType.Auto))
+    figures |= by_features(checkpoints)
     refused(spread(X, AxisType.Auto))
     figures["resumed"] = resumed(spread(X, AxisType.Auto), checkpoints)
     print(json.dumps(figures), flush=True)
@@ -68,6 +69,29 @@ def swept(one: np.ndarray, several: jax.Array) -> float:
         a, b = (rx.sweep(make(data), {"a": method}, [0.01, 0.002], [3, 5], **arguments)["a"] for data in (one, several))
         largest = max(largest, *(float(np.nanmax(np.abs(a.curves[name] - b.curves[name]))) for name in a.curves))
     return largest
+
+
+def by_features(checkpoints: str) -> dict[str, float]:
+    """Features split, and the rows of the point with them: steps in a span, others, and stopped in the middle."""
+    X = np.concatenate([samples(400, seed) for seed in range(4)], axis=1)
+    manifold, found = rx.Grassmann(48, 3), {}
+    one, several = (
+        rx.Problem(loss, manifold, data) for data in (X, spread(X, AxisType.Explicit, PartitionSpec(None, "data")))
+    )
+    settings = SETTINGS | {"steps": 60, "record": 20}
+    for name, method in (METHODS | {"rasa": rx.rasa(0.01)}).items():
+        found[f"{name} by features"] = difference(*(rx.minimize(each, method, **settings) for each in (one, several)))
+    arguments = settings | {"checkpoint": rx.Checkpoint(f"{checkpoints}/features", every=13), "resume": True}
+    rx.minimize(several, METHODS["rsrm"], **arguments, on_record=lambda step, _: step == 20)
+    resumed = rx.minimize(several, METHODS["rsrm"], **arguments)
+    assert difference(rx.minimize(several, METHODS["rsrm"], **settings), resumed) == 0
+    with pytest.raises(ValueError, match="a point that is one matrix with as many rows"):
+        rx.minimize(rx.Problem(loss, rx.Grassmann(24, 3), several.data), METHODS["rsrm"], **settings)
+    with pytest.raises(ValueError, match="not along features"):
+        rx.sweep(several, rx.rsrm, [0.1], 2, steps=5)
+    with pytest.raises(ValueError, match=r"give its loss to retrax\.Problem"):
+        rx.problems.PCA(several.data, 3)
+    return found
 
 
 def refused(data: jax.Array) -> None:

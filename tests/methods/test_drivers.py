@@ -277,7 +277,7 @@ def verdict_on(problem, method, **options):
     """Whether the driver would compile the steps into one kernel, and why."""
     with precision(options.get("dtype", "float64")):
         driver, x, state, payload = driver_of(problem, method, **options)
-        driver._advance_arguments(x, state, payload, 2, 8)
+        driver._advance_arguments(driver.method, x, state, payload, 2, 8)
         (verdict,) = driver.verdicts.values()
     return verdict
 
@@ -285,7 +285,7 @@ def verdict_on(problem, method, **options):
 def eight_steps(problem, method, one_kernel):
     with precision("float64"):
         driver, x, state, payload = driver_of(problem, method)
-        (objective, form, fed), arguments = driver._advance_arguments(x, state, payload, 2, 8)
+        (objective, form, fed), arguments = driver._advance_arguments(driver.method, x, state, payload, 2, 8)
         assert form.one_kernel
         statics = (objective, dataclasses.replace(form, one_kernel=one_kernel), fed)
         program = compiled(driver_module._advance, statics, *arguments, options=driver_module.LOOP_OPTIONS)

@@ -49,7 +49,7 @@ def run(problem, method, stretches=(7,), in_span=None, dtype="float64"):
         step = 2
         for length in stretches:
             payload = Samples(None, indices[step - 2 : step - 2 + length])
-            statics, arguments = driver._advance_arguments(x, state, payload, step, length)
+            statics, arguments = driver._advance_arguments(driver.method, x, state, payload, step, length)
             form = statics[1]
             if in_span is False:
                 statics = (

@@ -1,8 +1,11 @@
 """Where a run's samples are: on one device, or split over several, which then all take the same steps.
 
-Split samples: each device finds the ones it holds, one sum brings the batches of a whole stretch together, and large
+Samples split: each device finds the ones it holds, one sum brings the batches of a whole stretch together, and large
 mini-batches are split again for their gradients. Samples are drawn as on one device, so the result is the same up to
 rounding.
+
+Features split: each device holds some entries of every sample, and the same rows of the point and of all that is like
+it. JAX divides the program; steps in a span exchange nothing but their small Gram matrices.
 """
 
 import dataclasses
@@ -24,13 +27,8 @@ WORTH_SPLITTING = 256
 """Samples for each device, from which on a mini-batch's gradient is worth the message that joins its parts."""
 
 
-@dataclasses.dataclass(frozen=True)
-class OneDevice:
-    """All samples on one device: a program is what it says."""
-
-    def put(self, tree: Any) -> Any:
-        """Host values as device arrays."""
-        return jax.tree.map(jnp.asarray, tree)
+class _AsWritten:
+    """Programs are run as they are written."""
 
     def call(self, function: Callable[..., Any], data: Batch, *others: Any) -> Any:
         """`function(data, *others)`."""
@@ -46,6 +44,42 @@ class OneDevice:
 
 
 @dataclasses.dataclass(frozen=True)
+class OneDevice(_AsWritten):
+    """All samples on one device."""
+
+    def put(self, tree: Any) -> Any:
+        """Host values as device arrays."""
+        return jax.tree.map(jnp.asarray, tree)
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitRows(_AsWritten):
+    """Features split over devices or processes, and the rows of the point with them."""
+
+    layout: Layout
+    length: int
+    """Of the axis that is split."""
+
+    def put(self, tree: Any) -> Any:
+        """Host values: matrices with as many rows are split, the rest is the same on all devices."""
+        return jax.tree.map(lambda leaf: _placed(self.layout, leaf, self._is_split(leaf)), tree)
+
+    def resident(self, data: Array) -> Array:
+        """The samples, on this layout's own mesh."""
+        return jax.device_put(data, NamedSharding(self.layout.mesh, PartitionSpec(None, self.layout.axes)))
+
+    def _is_split(self, leaf: Any) -> bool:
+        return np.ndim(leaf) == 2 and np.shape(leaf)[0] == self.length
+
+
+def _placed(layout: Layout, leaf: Any, split: bool) -> jax.Array:
+    """A host value that all processes have, on the devices: its first axis split, or the whole on each."""
+    array = np.asarray(leaf)
+    sharding = NamedSharding(layout.mesh, PartitionSpec(layout.axes) if split else PartitionSpec())
+    return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
+
+
+@dataclasses.dataclass(frozen=True)
 class SeveralDevices:
     """Samples split over devices or processes; programs run on all of them."""
 
@@ -53,13 +87,7 @@ class SeveralDevices:
 
     def put(self, tree: Any) -> Any:
         """Host values, the same on all devices."""
-        everywhere = NamedSharding(self.layout.mesh, PartitionSpec())
-
-        def one(leaf: Any) -> jax.Array:
-            array = np.asarray(leaf)
-            return jax.make_array_from_callback(array.shape, everywhere, lambda index: array[index])
-
-        return jax.tree.map(one, tree)
+        return jax.tree.map(lambda leaf: _placed(self.layout, leaf, split=False), tree)
 
     def call(self, function: Callable[..., Any], data: Batch, *others: Any) -> Any:
         """`function(data, *others)` on every device, with its own part of the data."""
@@ -74,7 +102,21 @@ class SeveralDevices:
         return SplitMean(objective, self.layout, chunk, data, indices)
 
 
-Devices = OneDevice | SeveralDevices
+Devices = OneDevice | SplitRows | SeveralDevices
+
+
+def devices_of(layout: Layout | None, length: int) -> Devices:
+    """Where samples with so many features are."""
+    if layout is None:
+        return OneDevice()
+    return SplitRows(layout, length) if layout.by_feature else SeveralDevices(layout)
+
+
+def whole(leaf: Any) -> np.ndarray:
+    """A NumPy copy, also of an array whose parts other processes hold; these must ask together."""
+    if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable and not leaf.is_fully_replicated:
+        return np.asarray(multihost_utils.process_allgather(leaf, tiled=True))
+    return np.asarray(leaf)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,6 +7,8 @@ programs serve one run or several at once (a sweep), and samples on one device o
 import contextlib
 import dataclasses
 import functools
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -17,7 +19,7 @@ from retrax import _kernel
 from retrax._kernel import in_one_kernel
 from retrax.drivers import kernel, span
 from retrax.drivers.base import Figures, Means, figures
-from retrax.drivers.devices import Devices, OneDevice, SeveralDevices, SplitMean
+from retrax.drivers.devices import Devices, OneDevice, SeveralDevices, SplitMean, SplitRows, devices_of, whole
 from retrax.drivers.partwise import AtOnePoint, PartwiseMean, stacked
 from retrax.drivers.programs import compiled
 from retrax.manifolds import _orthonormal
@@ -111,6 +113,8 @@ def _advance_in_span(
 
     A step's retraction is then the first thing in the next step, where it is small; x follows from the state.
     """
+    # Coefficients stand for matrices, not for stacks of them.
+    objective = dataclasses.replace(objective, at_once=False)
     manifold, dtype, rank = objective.manifold, x.dtype, x.shape[1]
     orthonormalise = getattr(manifold, "orthonormalise", None)
     most = jnp.inf if orthonormalise is None else _orthonormal.longest_step(x)
@@ -287,12 +291,14 @@ class JaxDriver:
     def __init__(self, problem: Problem, methods: Method | list[Method], dtype: str) -> None:
         self.problem, self.dtype = problem, dtype
         self.objective = problem.objective
-        layout = getattr(problem.source, "layout", None)
-        devices = OneDevice() if layout is None else SeveralDevices(layout)
+        shape = getattr(problem.source.data, "shape", (0,)) if problem.source.resident else (0,)
+        devices = devices_of(getattr(problem.source, "layout", None), shape[-1])
         self.form = Form(devices, several=isinstance(methods, list))
         self._given = methods
         self.method = devices.put(with_dtype(stack(methods) if isinstance(methods, list) else methods, dtype))
         self.data = problem.on_device(dtype) if problem.source.resident else None
+        if isinstance(devices, SplitRows):
+            self.data = devices.resident(self.data)
         self.verdicts: dict[Any, kernel.Fit] = {}
         """For each shape of a stretch's payload, whether its steps are one kernel, and why."""
         self._forms: dict[Any, Form] = {}
@@ -358,10 +364,44 @@ class JaxDriver:
 
     def advance(self, x: Point, state: State, payload: Any, first: int, count: int) -> tuple[Point, State]:
         """`count` steps."""
-        statics, arguments = self._advance_arguments(x, state, payload, first, count)
-        return compiled(_advance, statics, *arguments, options=LOOP_OPTIONS)(*arguments)
+        shares = self._shares(x, state, payload)
+        prepared = [self._loop(*share, first, count) for share in shares]
+        if len(prepared) == 1:
+            program, arguments = prepared[0]
+            return program(*arguments)
 
-    def _advance_arguments(self, x: Point, state: State, payload: Samples, first: int, count: int) -> tuple[Any, ...]:
+        def moved(program: Any, arguments: Any) -> Any:
+            with jax.enable_x64(self.dtype == "float64"):  # which each thread has for itself
+                return jax.tree.map(np.asarray, program(*arguments))
+
+        with ThreadPoolExecutor(len(prepared)) as pool:
+            found = list(pool.map(moved, *zip(*prepared, strict=True)))
+        runs = len(jax.tree.leaves(x)[0])
+        return jax.tree.map(lambda *parts: np.concatenate(parts)[:runs], *found)
+
+    def _shares(self, x: Point, state: State, payload: Samples) -> list[tuple[Method, Point, State, Samples]]:
+        """The runs of a sweep in as many groups as there are processors, which share nothing and step side by side.
+
+        Groups are equally large, so that one program serves all; the last run fills up what is left.
+        """
+        whole = (self.method, x, state, payload)
+        if not self.form.several or not isinstance(self.form.devices, OneDevice) or jax.default_backend() != "cpu":
+            return [whole]
+        runs = len(jax.tree.leaves(x)[0])
+        groups = min(_processors(), runs)
+        members = np.minimum(np.arange(groups * -(-runs // groups)), runs - 1).reshape(groups, -1)
+        return [jax.tree.map(lambda a: np.asarray(a)[group], whole) for group in members]  # noqa: B023
+
+    def _loop(
+        self, method: Method, x: Point, state: State, payload: Samples, first: int, count: int
+    ) -> tuple[Any, tuple[Any, ...]]:
+        """The program of a loop, and its arguments."""
+        statics, arguments = self._advance_arguments(method, x, state, payload, first, count)
+        return compiled(_advance, statics, *arguments, options=LOOP_OPTIONS), arguments
+
+    def _advance_arguments(
+        self, method: Method, x: Point, state: State, payload: Samples, first: int, count: int
+    ) -> tuple[Any, ...]:
         """What a loop's program depends on, and its arguments: NumPy arrays, which a call takes over quickly."""
         fed = payload.data is not None
         data, indices, numbers = (
@@ -369,10 +409,10 @@ class JaxDriver:
             payload.indices,
             (step_number(first, self.dtype), np.asarray(count)),
         )
-        if isinstance(self.form.devices, SeveralDevices):
+        if not isinstance(self.form.devices, OneDevice):
             indices, numbers = self.form.devices.put((indices, numbers))
         form = self._form(fed, data, x, state, indices)
-        return (self.objective, form, fed), (data, self.method, x, state, indices, *numbers)
+        return (self.objective, form, fed), (data, method, x, state, indices, *numbers)
 
     def _form(self, fed: bool, data: Any, x: Point, state: State, indices: Any) -> Form:
         """The form of the loop for such arguments, decided once for each shape."""
@@ -395,6 +435,12 @@ class JaxDriver:
         def text(**choices: bool) -> str:
             return _advance_text(self.objective, self._with(several=False, **choices), fed, *arguments)
 
+        if isinstance(self.form.devices, SplitRows):
+            found = kernel.Fit(False, "devices exchange inner products, which a kernel cannot do")
+            with contextlib.suppress(span.OutOfSpanError):
+                if _worth_a_span(method, data, x, state, indices) and text(in_span=True):
+                    return self._with(in_span=True), found
+            return self.form, found
         if _worth_a_span(method, data, x, state, indices):
             with contextlib.suppress(span.OutOfSpanError):
                 found = kernel.verdict(lambda: text(in_span=True, one_kernel=True), data, x, indices)
@@ -429,8 +475,7 @@ class JaxDriver:
 
     def compile_advance(self, x: Point, state: State, payload: Any) -> None:
         """Compile ahead, so that the clock sees only running."""
-        statics, arguments = self._advance_arguments(x, state, payload, 1, 1)
-        compiled(_advance, statics, *arguments, options=LOOP_OPTIONS)
+        self._loop(*self._shares(x, state, payload)[0], 1, 1)
 
     @staticmethod
     def wait(tree: Any) -> None:
@@ -444,11 +489,16 @@ class JaxDriver:
     @staticmethod
     def to_numpy(tree: Any) -> Any:
         """NumPy copies."""
-        return jax.tree.map(np.asarray, tree)
+        return jax.tree.map(whole, tree)
 
     def average(self, state: State) -> Point | None:
         """The average of the iterates, where the run keeps one."""
         return self.method.average(state)
+
+
+def _processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _run(tree: Any, i: int) -> Any:

@@ -17,7 +17,7 @@ from retrax.manifolds import Grassmann
 from retrax.manifolds.base import Manifold
 from retrax.problems import data_checks
 from retrax.problems.base import Mean, Problem, Undivided
-from retrax.sources.layout import second_moment
+from retrax.sources.layout import layout_of, second_moment
 from retrax.typing import Array
 
 
@@ -81,6 +81,11 @@ class PCA(Problem):
         transport: str = "projection",
     ) -> None:
         data = data_checks.sample_matrix(X)
+        if (layout := layout_of(data)) is not None and layout.by_feature:
+            raise ValueError(
+                "PCA keeps a matrix of features × features, which samples split along their features are too long for; "
+                "give its loss to retrax.Problem"
+            )
         rank = integer(rank, "rank", least=1, most=data.shape[1])
         if center:
             data = data - data.mean(axis=0)

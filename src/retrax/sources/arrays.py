@@ -32,7 +32,11 @@ class ArraySource(Source):
     def digest(self) -> str:
         """A checksum of all samples; of arrays that several processes hold, these add theirs up."""
         leaves = jax.tree.leaves(self.data)
-        here = [sum(digest_rows(part, start) for start, part in _parts_here(leaf)) % 2**64 for leaf in leaves]
+        # A part of the features counts by where it begins, as rows do by their numbers.
+        here = [
+            sum(digest_rows(part, row + column * self.size) for row, column, part in _parts_here(leaf)) % 2**64
+            for leaf in leaves
+        ]
         if self.layout is not None and self.layout.spans_processes:
             here = sum_over_processes(here)
         return digest_text(here)
@@ -77,22 +81,23 @@ def check_arrays(data: Batch) -> int:
     """The number of samples of an array or a pytree of arrays; ValueError for what cannot be sampled."""
     n = count_samples(data)
     for leaf in jax.tree.leaves(data):
-        for start, part in _parts_here(leaf):
+        for start, _, part in _parts_here(leaf):
             bad = first_not_finite(part)
             if bad is not None:
                 raise ValueError(f"data contains NaN or infinite values, first in sample {start + bad}")
     return n
 
 
-def _parts_here(leaf: Any) -> Iterator[tuple[int, np.ndarray]]:
-    """(number of its first sample, array) for the parts of an array that this process holds."""
+def _parts_here(leaf: Any) -> Iterator[tuple[int, int, np.ndarray]]:
+    """(number of its first sample, of its first feature, array) for the parts of an array that this process holds."""
     if not isinstance(leaf, jax.Array):
-        yield 0, np.asarray(leaf)
+        yield 0, 0, np.asarray(leaf)
         return
     for shard in leaf.addressable_shards:
         if shard.replica_id:
             continue
-        yield shard.index[0].start or 0, np.asarray(shard.data)
+        row, column = (*(place.start or 0 for place in shard.index), 0)[:2]
+        yield row, column, np.asarray(shard.data)
 
 
 def count_samples(data: Batch) -> int:

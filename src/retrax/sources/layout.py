@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from retrax._precision import precision
 from retrax.typing import Array, Batch
@@ -20,6 +20,8 @@ class Layout:
 
     mesh: Mesh
     axes: tuple[str, ...]
+    by_feature: bool = False
+    """Whether each device holds some entries of every sample, instead of some of the samples."""
 
     @property
     def parts(self) -> int:
@@ -38,10 +40,11 @@ def layout_of(data: Batch) -> Layout | None:
     if all(sharding is None or len(sharding.device_set) == 1 for sharding in shardings):
         return None
     layouts = {_layout_of_sharding(sharding) for sharding in shardings}
-    if len(layouts) > 1 or None in layouts:
+    is_matrix = getattr(data, "ndim", 0) == 2
+    if len(layouts) > 1 or None in layouts or any(layout.by_feature and not is_matrix for layout in layouts):  # type: ignore[union-attr]
         raise ValueError(
-            "data on several devices must be split along the samples, all arrays alike: "
-            "use jax.device_put(data, NamedSharding(mesh, PartitionSpec('data')))"
+            "data on several devices must be split along the samples, all arrays alike, or one matrix along its "
+            "features: use jax.device_put(data, NamedSharding(mesh, PartitionSpec('data')))"
         )
     return layouts.pop()
 
@@ -49,12 +52,14 @@ def layout_of(data: Batch) -> Layout | None:
 def _layout_of_sharding(sharding: Any) -> Layout | None:
     if not isinstance(sharding, NamedSharding) or not isinstance(sharding.mesh, Mesh):
         return None
-    if not sharding.spec or sharding.spec[0] is None:
+    split = [place for place, entry in enumerate(sharding.spec) if entry is not None]
+    if split not in ([0], [1]):
         return None
-    if any(entry is not None for entry in sharding.spec[1:]):
-        return None
-    first = sharding.spec[0]
-    return Layout(sharding.mesh, tuple(first) if isinstance(first, tuple) else (first,))
+    axis = sharding.spec[split[0]]
+    mesh = sharding.mesh
+    if split == [1]:  # JAX is to divide whole programs, which it does along axes of this kind only
+        mesh = Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names))
+    return Layout(mesh, axis if isinstance(axis, tuple) else (axis,), by_feature=split == [1])
 
 
 def on_all(layout: Layout, function: Callable[..., Any], data: Batch, *others: Any) -> Any:
