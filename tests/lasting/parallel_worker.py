@@ -29,11 +29,12 @@ def difference(a: rx.Result, b: rx.Result) -> float:
     return float(max(np.abs(part).max() for part in parts))
 
 
-def spread(X: np.ndarray, kind: AxisType, spec: PartitionSpec = PartitionSpec("data")) -> jax.Array:
+def spread(X: np.ndarray, kind: AxisType, *before: None) -> jax.Array:
     """Rows, or features, over all devices of all processes; each process gives those of its own devices."""
     mesh = jax.make_mesh((jax.device_count(),), ("data",), axis_types=(kind,))
     with jax.enable_x64(True):
-        return jax.make_array_from_callback(X.shape, NamedSharding(mesh, spec), lambda index: X[index])
+        sharding = NamedSharding(mesh, PartitionSpec(*before, "data"))
+        return jax.make_array_from_callback(X.shape, sharding, lambda index: X[index])
 
 
 def main(checkpoints: str) -> None:
@@ -75,9 +76,7 @@ def by_features(checkpoints: str) -> dict[str, float]:
     """Features split, and the rows of the point with them: steps in a span, others, and stopped in the middle."""
     X = np.concatenate([samples(400, seed) for seed in range(4)], axis=1)
     manifold, found = rx.Grassmann(48, 3), {}
-    one, several = (
-        rx.Problem(loss, manifold, data) for data in (X, spread(X, AxisType.Explicit, PartitionSpec(None, "data")))
-    )
+    one, several = (rx.Problem(loss, manifold, data) for data in (X, spread(X, AxisType.Explicit, None)))
     settings = SETTINGS | {"steps": 60, "record": 20}
     for name, method in (METHODS | {"rasa": rx.rasa(0.01)}).items():
         found[f"{name} by features"] = difference(*(rx.minimize(each, method, **settings) for each in (one, several)))
