@@ -5,7 +5,7 @@ python benchmarks/hyperbolic.py beside mammals | nouns [--seconds 60] [--turns 4
 python benchmarks/hyperbolic.py finite [mammals]                                    20 seeds × 2 precisions × 5 steps
 
 Times are CPU seconds of the process, one thread, compiling included, evaluation not. Ranks and precisions of nouns are
-of 1000 nodes drawn at random, at the end of the schedule of all. Needs the extra `bench`, and the data set wordnet.
+of 1000 nodes drawn at random, at the end of all. Needs the extra `bench`, and the data set wordnet.
 """
 
 import argparse
@@ -14,42 +14,64 @@ import itertools
 import pathlib
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import retrax as rx
 
-# Epochs, and the step size per relation: small steps first, while points still find their directions.
+
+class Phase(NamedTuple):
+    """A part of a schedule."""
+
+    epochs: int
+    rate: float
+    """The step size per relation."""
+    negatives: int
+    """Of a group of nodes."""
+
+
+# Small steps first, while points still find their directions. A relation of rank r among N nodes meets about rK/N of K
+# negatives that are closer: the loss, a logarithm of one plus that, is about linear in ranks up to N/K. Many negatives
+# order the centre; with fewer the mean rank counts what is still far off, and an epoch takes a third of the time.
 PHASES = {
-    "mammals": ((20, 0.002), (100, 0.01), (100, 0.02), (200, 0.04), (100, 0.02), (100, 0.006)),
-    "nouns": ((8, 0.004), (30, 0.02), (30, 0.04), (60, 0.1), (60, 0.3), (60, 0.1), (60, 0.03), (40, 0.01)),
+    "mammals": tuple(
+        Phase(*phase, negatives=100)
+        for phase in ((20, 0.002), (100, 0.01), (100, 0.02), (200, 0.04), (100, 0.02), (100, 0.006))
+    ),
+    "nouns": (
+        *(Phase(*phase, negatives=512) for phase in ((8, 0.004), (30, 0.02), (30, 0.04))),
+        *(
+            Phase(*phase, negatives=64)
+            for phase in ((40, 0.1), (60, 0.3), (60, 0.1), (60, 0.03), (60, 0.01), (40, 0.003))
+        ),
+    ),
 }
-SIZES = {"mammals": (5, 10, 100), "nouns": (10, 64, 512)}
-"""Dimension, nodes in a group, and their common negatives."""
-SLICE = 2_000
-"""Nodes between two looks at the clock."""
+SIZES = {"mammals": (5, 10), "nouns": (10, 64)}
+"""Dimension, and nodes in a group."""
+SLICE = {"mammals": 2_000, "nouns": 20_000}
+"""Nodes between two looks at the clock, which have the whole table copied."""
 
 
-def embedding(part: str, data: str | None) -> rx.problems.Embedding:
-    """The problem of all nouns, or of the mammals among them."""
+def embeddings(part: str, data: str | None) -> dict[int, rx.problems.Embedding]:
+    """The problem of all nouns, or of the mammals among them, for each number of negatives in the schedule."""
     wordnet = rx.datasets.load("wordnet", data).data
     pairs = rx.datasets.transitive_closure(wordnet["hypernym_edges"])
     if part == "mammals":
         pairs = rx.datasets.descendants(pairs, wordnet["names"].tolist().index(b"mammal#01861778"))[0]
-    dimension, group, negatives = SIZES[part]
-    return rx.problems.Embedding(pairs, dimension, group=group, negatives=negatives)
+    dimension, group = SIZES[part]
+    numbers = {phase.negatives for phase in PHASES[part]}
+    return {k: rx.problems.Embedding(pairs, dimension, group=group, negatives=k) for k in numbers}
 
 
 def train(arguments: argparse.Namespace) -> None:
     """The schedule of a part from start to end, for each seed; the points are kept after every phase."""
-    problem = embedding(arguments.part, arguments.data)
-    some = _evaluated(problem, arguments.part)
+    problems = embeddings(arguments.part, arguments.data)
     ends = []
     for seed in arguments.seeds:
         x, spent, start = None, 0.0, time.perf_counter()
-        for number, (epochs, rate) in enumerate(PHASES[arguments.part]):
-            clock = time.process_time()
+        for number, (epochs, rate, negatives) in enumerate(PHASES[arguments.part]):
+            clock, problem = time.process_time(), problems[negatives]
             method = rx.rsgd(rx.schedules.constant(rate * problem.group))
             steps = int(epochs * problem.parts) // problem.group
             x = rx.minimize(
@@ -58,9 +80,10 @@ def train(arguments: argparse.Namespace) -> None:
             ).x  # fmt: skip
             spent += time.process_time() - clock
             last = number + 1 == len(PHASES[arguments.part])
-            found = problem.reconstruction(x, None if last else some)
+            found = problem.reconstruction(x, None if last else _evaluated(problem, arguments.part))
             print(
-                f"seed {seed}, {epochs} epochs at {rate}: {spent:.0f} CPU s ({time.perf_counter() - start:.0f} s), "
+                f"seed {seed}, {epochs} epochs at {rate}, {negatives} negatives: "
+                f"{spent:.0f} CPU s ({time.perf_counter() - start:.0f} s), "
                 f"mean rank {found.mean_rank:.3f}, MAP {found.mean_average_precision:.4f}",
                 flush=True,
             )
@@ -80,15 +103,16 @@ def _evaluated(problem: rx.problems.Embedding, part: str) -> np.ndarray | None:
 Progress = Iterator[tuple[float, Any]]
 
 
-def of_retrax(problem: rx.problems.Embedding, part: str) -> Progress:
+def of_retrax(problems: dict[int, rx.problems.Embedding], part: str) -> Progress:
     """RSGD with the schedule of `train`."""
     done, x = 0.0, None
-    for number, (epochs, rate) in enumerate(PHASES[part]):
+    for number, (epochs, rate, negatives) in enumerate(PHASES[part]):
+        problem = problems[negatives]
         method = rx.rsgd(rx.schedules.constant(rate * problem.group))
         run = rx.Run(problem, method, batch_size=1, x0=x, seed=number, dtype="float64", record=10**9)
         left = int(epochs * problem.parts) // problem.group
         while left > 0:
-            steps = min(left, SLICE // problem.group)
+            steps = min(left, SLICE[part] // problem.group)
             run.advance(steps)
             left, done = left - steps, done + steps * problem.group / problem.parts
             x = run.x
@@ -107,15 +131,15 @@ def of_gensim(problem: rx.problems.Embedding, part: str) -> Progress:
     for epoch in itertools.count():
         model.train_alpha = 0.01 if epoch < burn_in else 0.1
         shuffled = generator.permutation(len(everything))
-        for start in range(0, len(shuffled), SLICE):
-            model.all_relations = [everything[i] for i in shuffled[start : start + SLICE]]
+        for start in range(0, len(shuffled), SLICE[part]):
+            model.all_relations = [everything[i] for i in shuffled[start : start + SLICE[part]]]
             model.train(epochs=1)
-            done = min(start + SLICE, len(shuffled)) / len(shuffled)
+            done = min(start + SLICE[part], len(shuffled)) / len(shuffled)
             yield epoch + done, np.where(order[:, None] >= 0, model.kv.vectors[order], 0)
 
 
-def of_geoopt(problem: rx.problems.Embedding, rate: float) -> Progress:
-    """SparseRiemannianAdam on the same loss: the same groups of nodes with their common negatives."""
+def of_geoopt(problem: rx.problems.Embedding, part: str, rate: float) -> Progress:
+    """SparseRiemannianAdam on the same loss: groups of nodes with common negatives, as in our last phase."""
     import geoopt
     import torch
 
@@ -137,20 +161,23 @@ def of_geoopt(problem: rx.problems.Embedding, rate: float) -> Progress:
         method.zero_grad()
         torch.nn.functional.cross_entropy(logits, torch.zeros(len(first), dtype=torch.long)).backward()
         method.step()
-        if step % max(1, SLICE // problem.group) == 0:
+        if step % max(1, SLICE[part] // problem.group) == 0:
             yield step * problem.group / problem.parts, table.detach().numpy()
 
 
 def beside(arguments: argparse.Namespace) -> None:
     """Turn by turn, each contender trains for as long and is then evaluated."""
-    problem = embedding(arguments.part, arguments.data)
+    problems = embeddings(arguments.part, arguments.data)
+    problem = problems[PHASES[arguments.part][-1].negatives]
     some = _evaluated(problem, arguments.part)
     contenders = {
-        "retrax, RSGD": lambda: of_retrax(problem, arguments.part),
+        "retrax, RSGD": lambda: of_retrax(problems, arguments.part),
         "gensim, PoincareModel": lambda: of_gensim(problem, arguments.part),
     }
     for rate in arguments.rates:
-        contenders[f"geoopt, SparseRiemannianAdam({rate})"] = functools.partial(of_geoopt, problem, rate)
+        contenders[f"geoopt, SparseRiemannianAdam({rate})"] = functools.partial(
+            of_geoopt, problem, arguments.part, rate
+        )
     progress = {name: make() for name, make in contenders.items() if arguments.only in name}
     spent = dict.fromkeys(progress, 0.0)
     for turn in range(1, arguments.turns + 1):
@@ -166,7 +193,8 @@ def beside(arguments: argparse.Namespace) -> None:
                 del progress[name]
             if x is None:
                 continue
-            found = problem.reconstruction(x, some)
+            over = last is None or turn == arguments.turns
+            found = problem.reconstruction(x, None if over else some)
             print(
                 f"{name}: {spent[name]:.0f} s, {epochs:.2f} epochs ({spent[name] / epochs:.3g} s each), "
                 f"mean rank {found.mean_rank:.2f}, MAP {found.mean_average_precision:.4f}",
@@ -176,7 +204,7 @@ def beside(arguments: argparse.Namespace) -> None:
 
 def finite(arguments: argparse.Namespace) -> None:
     """20 seeds × two precisions × step sizes from 10⁻³ to 10 per relation × two methods, 500 steps each."""
-    problem = embedding(arguments.part, arguments.data)
+    problem = embeddings(arguments.part, arguments.data)[PHASES[arguments.part][-1].negatives]
     bad = runs = 0
     for dtype, rate, name in itertools.product(("float32", "float64"), 10.0 ** np.arange(-3, 2), ("rsgd", "rsrm")):
         method = getattr(rx, name)(rx.schedules.constant(rate * problem.group))

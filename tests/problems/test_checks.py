@@ -1,5 +1,6 @@
 """The slope checks pass what is right and fail what is wrong."""
 
+from functools import partial
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -40,21 +41,44 @@ def test_gradient_off_the_tangent_space_fails(rows):
     assert check.defect > 1e-3
 
 
-MANIFOLDS = [
-    rx.Euclidean(3, 2),
-    rx.Sphere(4),
-    rx.Stiefel(6, 3),
-    rx.Stiefel(5, 2, retraction="cayley", transport="rotation"),
-    rx.Grassmann(6, 2),
-    rx.Grassmann(6, 2, retraction="exp", transport="parallel"),
-    rx.SPD(4),
-    rx.SPD(3, retraction="second-order"),
-    rx.Product({"a": rx.SPD(3), "b": (rx.Stiefel(5, 2), rx.Euclidean())}),
-]
+KINDS = {
+    "Euclidean": partial(rx.Euclidean, 3, 2),
+    "Sphere": partial(rx.Sphere, 4),
+    "Oblique": partial(rx.Oblique, 4, 3),
+    "Stiefel": partial(rx.Stiefel, 6, 3),
+    "GeneralizedStiefel": partial(rx.GeneralizedStiefel, 5, 2),
+    "Grassmann": partial(rx.Grassmann, 6, 2),
+    "SpecialOrthogonal": partial(rx.SpecialOrthogonal, 3),
+    "FixedRank": partial(rx.FixedRank, 5, 4, 2),
+    "SPD": partial(rx.SPD, 4),
+    "SPD, log-Euclidean": partial(rx.SPD, 3, metric="log-euclidean"),
+    "SPD, Bures-Wasserstein": partial(rx.SPD, 3, metric="bures-wasserstein"),
+    "Symmetric": partial(rx.Symmetric, 3),
+    "Positive": partial(rx.Positive, 3),
+    "Simplex": partial(rx.Simplex, 4),
+    "PoincareBall": partial(rx.PoincareBall, 3, curvature=2.0),
+    "Lorentz": partial(rx.Lorentz, 3, curvature=0.5),
+}
 
 
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
-def test_every_manifold_passes(manifold):
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_choice_of_every_manifold_passes(kind):
+    make = KINDS[kind]
+    for name in make().retractions:
+        assert rx.check_retraction(make(retraction=name)), name
+    for name in make().transports:
+        assert rx.check_transport(make(transport=name)), name
+
+
+@pytest.mark.parametrize(
+    "manifold",
+    [
+        rx.Power(rx.Sphere(3), 4),
+        rx.Product({"a": rx.SPD(3), "b": (rx.Stiefel(5, 2), rx.Euclidean())}),
+    ],
+    ids=str,
+)
+def test_composed_manifolds_pass(manifold):
     assert rx.check_retraction(manifold)
     assert rx.check_transport(manifold)
 
