@@ -207,9 +207,10 @@ def main() -> int:
     part = parser.add_mutually_exclusive_group()
     part.add_argument("--brief", dest="cases", action="store_const", const=brief_cases, default=all_cases)
     part.add_argument("--rest", dest="cases", action="store_const", const=remaining_cases)
+    parser.add_argument("--skip", type=int, default=0, help="how many cases an earlier run has seen")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     arguments = parser.parse_args()
-    cases = list(arguments.cases())
+    cases = list(arguments.cases())[arguments.skip :]
     ends: collections.Counter[str] = collections.Counter()
     deadline = time.monotonic() + arguments.seconds
     for case in cases:

@@ -197,9 +197,35 @@ def test_two_runs_in_one_directory_are_refused(tmp_path, written):
     assert np.array_equal(run(tmp_path).x, written[1].x)  # and the directory is free afterwards
 
 
-def test_other_columns_are_refused(directory):
-    with pytest.raises(ValueError, match="estimator_error is False and not True"):
-        run(directory, record=rx.Record(every=20, estimator_error=True))
+def test_a_planted_link_is_not_followed(tmp_path, monkeypatch):
+    """Where a first run has had its temporary files, the next finds links to a file of somebody's."""
+    original, names = os.replace, []
+
+    def watched(source, target):
+        names.append(Path(source).name)
+        original(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_files.os, "replace", watched)
+        run(tmp_path / "first")
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+
+    def plant(step, _):
+        if step == 0:
+            for name in names:
+                (tmp_path / "second" / name).symlink_to(victim)
+
+    assert run(tmp_path / "second", on_record=plant).steps == 60
+    assert len(names) >= 3
+    assert victim.read_bytes() == b"untouched"
+
+
+@pytest.mark.parametrize("switched", [True, False], ids=["on", "off"])
+def test_other_columns_are_refused(switched, tmp_path):
+    run(tmp_path, record=rx.Record(every=20, estimator_error=not switched))
+    with pytest.raises(ValueError, match=f"estimator_error is {not switched} and not {switched}"):
+        run(tmp_path, record=rx.Record(every=20, estimator_error=switched))
 
 
 def test_another_stream_is_refused(tmp_path):
