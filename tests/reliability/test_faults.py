@@ -27,10 +27,9 @@ fcntl = pytest.importorskip("fcntl")  # not on Windows
 X = np.random.default_rng(0).standard_normal((50, 3))
 
 
-CALLS = {
-    os: "fsync replace rename mkdir rmdir chmod unlink open close stat lstat listdir scandir".split(),
-    fcntl: ["flock"],
-}
+CHANGES = ("fsync", "replace", "rename", "mkdir", "rmdir", "chmod", "unlink")
+LOOKS = ("open", "close", "stat", "lstat", "listdir", "scandir")
+CALLS = {os: (*CHANGES, *LOOKS), fcntl: ("flock",)}
 """Pathlib and tempfile go through os too."""
 
 
