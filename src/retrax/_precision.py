@@ -31,13 +31,26 @@ class _OneBlasThread:
         with self._lock:
             self._inside += 1
             if self._inside == 1:
+                _take_over()
                 self._limit = _blas().limit(limits=1, user_api="blas")
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside -= 1
             if self._inside == 0:
+                _take_over()
                 self._limit.restore_original_limits()  # type: ignore[attr-defined]
+                _take_over()
+
+
+def _take_over() -> None:
+    """From threadpoolctl 3.8 on, OpenBLAS obeys the thread that limited it first, and no other until that one lets go.
+
+    Here the last thread out restores what the first one in has set, and neither keeps the hold afterwards.
+    """
+    for library in _blas().lib_controllers:
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread(force=True)
 
 
 _one_blas_thread = _OneBlasThread()

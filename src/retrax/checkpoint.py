@@ -4,6 +4,7 @@ A file holds a magic word, a SHA-256 of all that follows, a JSON header and raw 
 another name, flushed to the disk and then renamed.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -163,7 +164,7 @@ class Folder:
             return handle
         except OSError as error:
             if handle is not None:
-                os.close(handle)
+                _close(handle)
             raise ValueError(
                 f"no checkpoint can be written into {self.path}: {error.strerror or error}; choose another directory"
             ) from error
@@ -253,7 +254,7 @@ class Keeper:
     def close(self) -> None:
         """Let other runs write into the directory."""
         if self._lock is not None:
-            os.close(self._lock)
+            _close(self._lock)
             self._lock = None
 
     def save(self, step: int, snapshot: Callable[[], Snapshot]) -> None:
@@ -283,6 +284,12 @@ def _may_be_file(path: Path) -> bool:
         return True
 
 
+def _close(handle: int) -> None:
+    """The descriptor is free even where closing it reports an error, which is no reason to lose a result."""
+    with contextlib.suppress(OSError):
+        os.close(handle)
+
+
 def lock(directory: Path) -> int | None:
     """A hold on a directory until it is closed or the process ends; ValueError if another run has it.
 
@@ -299,12 +306,12 @@ def lock(directory: Path) -> int | None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(handle)
+        _close(handle)
         raise ValueError(
             f"another run is writing checkpoints into {directory}; wait for its end, or choose another directory"
         ) from None
     except OSError:  # some network file systems have no locks
-        os.close(handle)
+        _close(handle)
         return None
     return handle
 

@@ -435,9 +435,10 @@ class Run:
         leaves, structure = jax.tree.flatten((self._x, self._state, self._output, self._good))
         x, _, output, good = jax.tree.unflatten(structure, saved.arrays[: len(leaves)])
         manifold = self.settings.problem.manifold
-        for point in (x, output, *good):
-            if not finite(point) or not float(manifold.violation(point)) <= off_manifold(point):
-                raise RefusedError(f"its points do not lie on {manifold}")
+        with np.errstate(all="ignore"):  # huge numbers overflow on the way to being refused
+            for point in (x, output, *good):
+                if not finite(point) or not float(manifold.violation(point)) <= off_manifold(point):
+                    raise RefusedError(f"its points do not lie on {manifold}")
 
     def _make_feed(self, resumed: bool) -> Feed:
         try:

@@ -2,7 +2,7 @@
 
 A case is good if its run ends with a point on the manifold, or says that it has diverged, or is refused in our words.
 Compiling takes most of the time; with --brief the compiled driver has every problem × method at one of its six
-combinations of samples and dtype, in turn.
+combinations of samples and dtype, in turn; --rest has what --brief leaves out.
 """
 
 import argparse
@@ -116,10 +116,20 @@ def all_cases() -> Iterator[Case]:
 def brief_cases() -> Iterator[Case]:
     """Every one in the eager and PyTorch drivers; every problem and method together in the compiled one."""
     yield from (case for case in all_cases() if case.driver != "jax")
+    yield from _compiled_cases(0)
+
+
+def remaining_cases() -> Iterator[Case]:
+    """What the brief cases leave out, so that a run cut short has seen every problem and method."""
+    for turn in range(1, len(SAMPLES) * len(DTYPES)):
+        yield from _compiled_cases(turn)
+
+
+def _compiled_cases(turn: int) -> Iterator[Case]:
     kinds = list(itertools.product(SAMPLES, DTYPES))
     for i, problem in enumerate([*MANIFOLDS, *PROBLEMS]):
         for j, method in enumerate(METHODS):
-            yield Case(problem, method, *kinds[(i + j) % len(kinds)], "jax")
+            yield Case(problem, method, *kinds[(i + j + turn) % len(kinds)], "jax")
 
 
 def covering_cases() -> list[Case]:
@@ -194,10 +204,13 @@ def _judged(manifold: Any, x: Any) -> tuple[str, str]:
 def main() -> int:
     """The command: findings and a summary."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.matrix", description=__doc__)
-    parser.add_argument("--brief", action="store_true")
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument("--brief", dest="cases", action="store_const", const=brief_cases, default=all_cases)
+    part.add_argument("--rest", dest="cases", action="store_const", const=remaining_cases)
+    parser.add_argument("--skip", type=int, default=0, help="how many cases an earlier run has seen")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     arguments = parser.parse_args()
-    cases = list(brief_cases() if arguments.brief else all_cases())
+    cases = list(arguments.cases())[arguments.skip :]
     ends: collections.Counter[str] = collections.Counter()
     deadline = time.monotonic() + arguments.seconds
     for case in cases:

@@ -1,5 +1,6 @@
 """Checkpoints under attack: forged files, odd names, full disks, two runs in one directory."""
 
+import copy
 import errno
 import json
 import os
@@ -124,6 +125,61 @@ def test_damaged_files_are_refused(written):
                 decode(bytes(damaged))
 
 
+ODD = (None, True, -1, 0, 2**70, 1e308, float("nan"), "", "7", "step", [], [[]], [1, "a"], {}, {"step": 1})
+CHANGES = (
+    lambda array: array[..., None],
+    lambda array: array.ravel()[1:],
+    lambda array: np.zeros(array.shape, "f4"),
+    lambda array: np.ones(array.shape, "c16"),
+    lambda array: np.zeros_like(array),
+    lambda array: (1e300 * array).astype(array.dtype),
+    lambda array: (np.nan * array).astype(array.dtype),
+)
+
+
+def tampered(content, choice):
+    """A file with some of its facts or arrays changed at random, and a right checksum."""
+    snapshot = decode(content)
+    facts, arrays = json.loads(json.dumps(snapshot.facts)), list(snapshot.arrays)
+    for _ in range(choice.choice([1, 1, 2, 4])):
+        if choice.random() < 0.6:
+            inside, key = facts, choice.choice(sorted(facts))
+            while isinstance(inside[key], dict) and inside[key] and choice.random() < 0.7:
+                inside = inside[key]
+                key = choice.choice(sorted(inside))
+            inside[key] = copy.deepcopy(choice.choice(ODD))
+            if choice.random() < 0.2:
+                inside[f"not {key}"] = inside.pop(key)
+        else:
+            at = choice.randrange(len(arrays))
+            with np.errstate(all="ignore"):
+                arrays[at] = choice.choice(CHANGES)(arrays[at])
+            if choice.random() < 0.2:
+                choice.choice([arrays.reverse, lambda: arrays.append(arrays[0]), lambda: arrays.pop(-2)])()
+    return encode(Snapshot(arrays, facts))
+
+
+def test_tampered_files_are_refused_or_give_a_sound_result(directory):
+    """RETRAX_TAMPERED sets how many there are; a number is the seed of its file."""
+    last = directory / "step-000000060.ckpt"
+    whole, refused = last.read_bytes(), 0
+    count = int(os.environ.get("RETRAX_TAMPERED", "100"))
+    for number in range(count):
+        for path in directory.glob("*.ckpt"):
+            path.unlink()
+        last.write_bytes(tampered(whole, random.Random(number)))
+        try:
+            result = run(directory)
+        except ValueError as error:
+            refused += 1
+            assert "resume" in str(error), number  # noqa: PT017
+        except Exception as error:
+            pytest.fail(f"file {number}: {type(error).__name__}: {error}")
+        else:
+            assert abs(np.linalg.norm(result.x) - 1) < 1e-6, number
+    assert refused > count / 2
+
+
 def test_what_only_looks_like_a_checkpoint_is_passed_over(directory, written):
     (directory / "step-000000099.ckpt").mkdir()
     (directory / "step-000000098.ckpt").symlink_to(directory / "nowhere")
@@ -197,9 +253,35 @@ def test_two_runs_in_one_directory_are_refused(tmp_path, written):
     assert np.array_equal(run(tmp_path).x, written[1].x)  # and the directory is free afterwards
 
 
-def test_other_columns_are_refused(directory):
-    with pytest.raises(ValueError, match="estimator_error is False and not True"):
-        run(directory, record=rx.Record(every=20, estimator_error=True))
+def test_a_planted_link_is_not_followed(tmp_path, monkeypatch):
+    """Where a first run has had its temporary files, the next finds links to a file of somebody's."""
+    original, names = os.replace, []
+
+    def watched(source, target):
+        names.append(Path(source).name)
+        original(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_files.os, "replace", watched)
+        run(tmp_path / "first")
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+
+    def plant(step, _):
+        if step == 0:
+            for name in names:
+                (tmp_path / "second" / name).symlink_to(victim)
+
+    assert run(tmp_path / "second", on_record=plant).steps == 60
+    assert len(names) >= 3
+    assert victim.read_bytes() == b"untouched"
+
+
+@pytest.mark.parametrize("switched", [True, False], ids=["on", "off"])
+def test_other_columns_are_refused(switched, tmp_path):
+    run(tmp_path, record=rx.Record(every=20, estimator_error=not switched))
+    with pytest.raises(ValueError, match=f"estimator_error is {not switched} and not {switched}"):
+        run(tmp_path, record=rx.Record(every=20, estimator_error=switched))
 
 
 def test_another_stream_is_refused(tmp_path):

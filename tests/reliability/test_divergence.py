@@ -1,5 +1,6 @@
 """What went wrong is said: NaN between records, points that leave the manifold, absurd steps."""
 
+import itertools
 import signal
 
 import jax.numpy as jnp
@@ -30,21 +31,21 @@ def test_a_stream_that_ends_after_nan_has_diverged():
 
 
 def test_sigterm_after_nan_returns_a_good_point():
-    problem = rx.Problem(loss, rx.Grassmann(5, 2), rx.Stream(list(np.array_split(np.tile(X, (50, 1)), 500))))
-
-    def on_record(step, row):
-        if step == 20:
-            signal.raise_signal(signal.SIGTERM)
+    def batches():
+        for i in itertools.count():
+            if i == 3000:  # far beyond the step that is NaN, and far from the next record
+                signal.raise_signal(signal.SIGTERM)
+            yield X[:5]
 
     result = rx.minimize(
-        problem,
+        rx.Problem(loss, rx.Grassmann(5, 2), rx.Stream(batches())),
         nan_from(21),
-        steps=10_000,
-        record=rx.Record(20, samples=50),
-        on_record=on_record,
+        steps=10**8,
+        record=rx.Record(10**8, samples=50),
         on_interrupt="return",
     )
-    assert result.status in (rx.Status.DIVERGED, rx.Status.INTERRUPTED)
+    assert result.status is rx.Status.DIVERGED
+    assert 21 <= result.steps < 10**8
     assert np.isfinite(result.x).all()
     assert np.isfinite(result.output).all()
 
@@ -54,7 +55,7 @@ def test_sigterm_after_nan_returns_a_good_point():
 )
 def test_an_absurd_step_on_the_sphere_stays_there(manifold, dtype):
     problem = rx.Problem(lambda x, b: -jnp.mean((b @ x) ** 2), manifold, X)
-    result = rx.minimize(problem, rx.rsgd(1e20), steps=10, record=5, dtype=dtype, tolerance=1e-30)
+    result = rx.minimize(problem, rx.rsgd(1e20), steps=10, record=1, dtype=dtype, tolerance=1e-30, patience=1)
     assert result.status in (rx.Status.MAX_STEPS, rx.Status.DIVERGED)
     assert abs(np.linalg.norm(result.x) - 1) < 1e-5
 

@@ -22,11 +22,15 @@ from retrax.datasets import DataError, fetch, load
 from retrax.experiments import storage
 from retrax.experiments.specs import UsageError
 
+fcntl = pytest.importorskip("fcntl")  # not on Windows
+
 X = np.random.default_rng(0).standard_normal((50, 3))
 
 
-CALLS = ("fsync", "replace", "rename", "mkdir", "rmdir", "chmod", "unlink", "open", "stat", "listdir", "scandir")
-"""Of the module os, through which pathlib and tempfile go too."""
+CHANGES = ("fsync", "replace", "rename", "mkdir", "rmdir", "chmod", "unlink")
+LOOKS = ("open", "close", "stat", "lstat", "listdir", "scandir")
+CALLS = {os: (*CHANGES, *LOOKS), fcntl: ("flock",)}
+"""Pathlib and tempfile go through os too."""
 
 
 class Failing:
@@ -34,22 +38,23 @@ class Failing:
 
     def __init__(self, monkeypatch, number, root):
         self.count, self.at, self.error, self.root = 0, -1, number, str(root)
-        for name in CALLS:
-            monkeypatch.setattr(os, name, self._failing(getattr(os, name)))
+        for module, names in CALLS.items():
+            for name in names:
+                monkeypatch.setattr(module, name, self._failing(getattr(module, name)))
         original = Path.open
 
         def open_(path, *arguments, **options):
             self._step()
-            file = original(path, *arguments, **options)
-            if "x" in file.mode or "w" in file.mode:
-                file = Written(file, self)
-            return file
+            return File(original(path, *arguments, **options), self)
 
         monkeypatch.setattr(Path, "open", open_)
 
     def _failing(self, original):
         @functools.wraps(original)
         def call(*arguments, **options):
+            if original.__name__ == "close":  # whatever it reports, it is done
+                original(*arguments)
+                return self._step()
             if isinstance(arguments[0], int) or str(arguments[0]).startswith(self.root):
                 self._step()
             return original(*arguments, **options)
@@ -62,8 +67,8 @@ class Failing:
             raise OSError(self.error, os.strerror(self.error))
 
 
-class Written:
-    """A file whose writing and flushing can fail too."""
+class File:
+    """A file of which reading, writing and flushing can fail too."""
 
     def __init__(self, file, failing):
         self.file, self.failing = file, failing
@@ -74,19 +79,10 @@ class Written:
     def __exit__(self, *_):
         self.file.close()
 
-    def write(self, content):
-        self.failing._step()
-        return self.file.write(content)
-
-    def flush(self):
-        self.failing._step()
-        self.file.flush()
-
-    def tell(self):
-        return self.file.tell()
-
-    def fileno(self):
-        return self.file.fileno()
+    def __getattr__(self, name):
+        if name in ("read", "readinto", "write", "flush"):
+            self.failing._step()
+        return getattr(self.file, name)
 
 
 REFUSALS = "no checkpoint can be written|checkpoints in .* cannot be listed|no checkpoint can be resumed from"
