@@ -7,8 +7,8 @@ scikit-learn's 8×8 digits are used, for a look. The state h ← shrink(h W + x 
 through all pixels, and a W that is not orthogonal lets it fade or explode. The same network five times: AdamW from
 torch's usual start, AdamW from an orthogonal start, AdamW through torch's `parametrizations.orthogonal`, geoopt's
 RiemannianAdam (where geoopt is installed), and `rx.torch.RADAM` on the Stiefel manifold. Each has the learning rates,
-of W and of the rest, that were best on the validation images with two other seeds than the five whose errors on the test
-images are shown.
+of W and of the rest, that were best on the validation images with two seeds; shown are the errors of five others on the
+test images.
 """
 
 import argparse
