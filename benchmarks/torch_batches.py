@@ -1,6 +1,7 @@
 """Cost of one optimizer step on many matrices in PyTorch, side by side in one run: ours, pogo-torch's, geoopt's.
 
 python benchmarks/torch_batches.py [--repetitions N]
+python benchmarks/torch_batches.py --walk STEPS
 
 1000 matrices of 64×64 and 10 of 1024×256, orthonormal, float32, one thread: each contestant's `step` alone, for
 gradients that are given. All take turns within each repetition, in CPU time; the ratios are medians of the ratios. The
@@ -8,6 +9,9 @@ matrices are one parameter with a leading axis; "apart" means that they are so m
 one by one). All contestants take steps of the same length. The violation is the largest entry of |xᵀx - I| afterwards.
 "Products alone" is the floor: four batched products (gradient and retraction, RSGD) or six (and a transport, MARS) into
 memory that is there already.
+
+`--walk` takes no times: RSGD and MARS take so many steps, each with another gradient, with float32 and with bfloat16
+parameters, and the violation is printed on the way; of bfloat16 parameters it is that of the exact point in the state.
 """
 
 import argparse
@@ -25,6 +29,7 @@ import retrax as rx
 import retrax.torch
 
 SHAPES = {"1000 of 64x64": (1000, 64, 64), "10 of 1024x256": (10, 1024, 256)}
+WALKED = {"10 of 64x16": (10, 64, 16), "10 of 64x64": (10, 64, 64)}
 LENGTH = 0.01
 """How far a step of gradients of unit spectral norm goes."""
 
@@ -123,12 +128,42 @@ def contestants(shape: tuple[int, int, int]) -> dict[str, Contestant | Products]
     return {**running, "4 products alone": Products(2, start), "6 products alone": Products(3, start)}
 
 
+def walk(name: str, shape: tuple[int, int, int], dtype: torch.dtype, steps: int) -> list[float]:
+    """The largest violation at each tenth of the steps, in double precision, so that no rounding is the check's own."""
+    generator = torch.Generator().manual_seed(2)
+    start = rx.torch.orthogonal_(torch.empty(shape), generator).to(dtype)
+    optimizer = ours(name)([start])
+    (parameter,) = optimizer.param_groups[0]["params"]
+    found = []
+    for step in range(1, steps + 1):
+        parameter.grad = (torch.randn(shape, generator=generator) / shape[-2] ** 0.5).to(dtype)
+        optimizer.step()
+        if step % max(1, steps // 10) == 0:
+            x = optimizer.state[parameter].get("exact", parameter).detach().double()
+            found.append(float((x.mT @ x - torch.eye(shape[-1], dtype=x.dtype)).abs().max()))
+    return found
+
+
+def print_walks(steps: int) -> None:
+    """A line for each size, method and precision."""
+    for title, shape in WALKED.items():
+        for name in ("RSGD", "MARS"):
+            for dtype in (torch.float32, torch.bfloat16):
+                found = walk(name, shape, dtype, steps)
+                print(
+                    f"{title}, {name}, {dtype}: {steps} steps, violation {found[-1]:.1e} (on the way {max(found):.1e})"
+                )
+
+
 def main() -> None:
     """Print a table for each size."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--walk", type=int, metavar="STEPS", help="the violation after so many steps instead")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    if arguments.walk:
+        return print_walks(arguments.walk)
     for title, shape in SHAPES.items():
         running = contestants(shape)
         for one in running.values():

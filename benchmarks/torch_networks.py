@@ -29,11 +29,11 @@ FIRST_JUDGE = 10
 """Seeds below this one choose learning rates."""
 
 RATES = {
-    "MARS": (0.3, 1.0, 3.0),
-    "CSGDM": (0.3, 1.0, 3.0),
-    "RADAM": (0.1, 0.3, 1.0),
-    "RAMSGrad": (0.1, 0.3, 1.0),
-    "CRMSProp": (0.003, 0.01, 0.03),
+    "MARS": (1.0, 3.0, 10.0),
+    "CSGDM": (1.0, 3.0, 10.0),
+    "RADAM": (1.0, 3.0, 10.0),
+    "RAMSGrad": (1.0, 3.0, 10.0),
+    "CRMSProp": (0.01, 0.03, 0.1),
     "RASA": (0.003, 0.01, 0.03),
     "RSGD": (0.3, 1.0, 3.0),
 }
@@ -76,7 +76,12 @@ def contestants() -> dict[str, tuple[Make, int, bool]]:
     """Name to (optimizer, evaluations of a sample a step, orthonormal weights)."""
     found: dict[str, tuple[Make, int, bool]] = {}
     found["RDoG"] = (lambda m: rx.torch.RDoG(m.parameters()), 1, False)
-    found["RDoG from 1e-4"] = (lambda m: rx.torch.RDoG(m.parameters(), initial_distance=1e-4), 1, False)
+    for distance in (1e-6, 1e-5, 1e-3):
+        found[f"RDoG, initial distance {distance:g}"] = (
+            lambda m, distance=distance: rx.torch.RDoG(m.parameters(), initial_distance=distance),
+            1,
+            False,
+        )
     for lr in (0.005, 0.01, 0.02, 0.05, 0.1):
         found[f"SGD {lr}"] = (lambda m, lr=lr: torch.optim.SGD(m.parameters(), lr=lr, momentum=0.9), 1, False)
     for lr in (3e-4, 1e-3, 2e-3, 4e-3, 8e-3):
@@ -90,7 +95,7 @@ def contestants() -> dict[str, tuple[Make, int, bool]]:
         for lr in rates:
             make = getattr(rx.torch, name)
             found[f"{name} {lr}"] = (lambda m, make=make, lr=lr: make(m.parameters(), lr=lr), 1, False)
-    found["RSRM 0.3"] = (
+    found["RSRM, rho 0.5, lr 0.3"] = (
         lambda m: rx.torch.RSRM(m.parameters(), lr=0.3, rho=0.5, rho_decay=False, decay=False),
         2,
         False,
@@ -155,45 +160,61 @@ def read(path: str) -> list[dict[str, Any]]:
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:
-    """A line for each method: errors of the last iterate and of the average, medians and ranges over the judges."""
+    """Markdown, a line for each method: medians and ranges over the judges, of the last iterate and of the average.
+
+    The learning rate is that which the choosers found best, of those that were judged. Where several were, two more
+    lines give the best and the worst of them for each column, which the judges alone know.
+    """
     rows = [row for row in rows if "errors" in row]
-    families = dict.fromkeys(_family(row["name"]) for row in rows)
-    for family in families:
-        cells = []
-        for epochs in map(str, REPORTED):
-            for column, label in ((0, "last"), (2, "average")):
-                cells.append(f"{epochs} epochs, {label}: {_cell(rows, family, epochs, column)}")
-        judged = [row for row in rows if _family(row["name"]) == family and row["seed"] >= FIRST_JUDGE]
-        times = [np.median([row[key] for row in judged]) for key in ("seconds", "clock")] if judged else [np.nan] * 2
-        print(f"{family}\n  " + "\n  ".join(cells) + f"\n  {times[0]:.0f} s of CPU, {times[1]:.0f} s on the clock")
+    columns = [(str(epochs), which) for epochs in REPORTED for which in (0, 2)]
+    heads = [f"{epochs} epochs: {'average' if which else 'last'}" for epochs, which in columns]
+    print("| optimizer | " + " | ".join(heads) + " | seconds, CPU | on the clock |\n" + "|---" * 7 + "|")
+    for family in dict.fromkeys(_family(row["name"]) for row in rows):
+        members = [row for row in rows if _family(row["name"]) == family]
+        judged = [row for row in members if row["seed"] >= FIRST_JUDGE]
+        if not judged:
+            continue
+        tables = [_errors(members, epochs, which) for epochs, which in columns]
+        chosen = [_smallest(choosers or judges) for choosers, judges in tables]
+        times = [f"{np.median([row[key] for row in judged]):.0f}" for key in ("seconds", "clock")]
+        cells = [_cell(judges, name, family) for (_, judges), name in zip(tables, chosen, strict=True)]
+        print(f"| {family} | " + " | ".join([*cells, *times]) + " |")
+        if len(tables[0][1]) > 1:
+            for label, pick in (("best", _smallest), ("worst", _largest)):
+                names = [pick(judges) for _, judges in tables]
+                cells = [_cell(judges, name, family) for (_, judges), name in zip(tables, names, strict=True)]
+                print(f"| {family}, {label} of {len(tables[0][1])} in hindsight | " + " | ".join(cells) + " | | |")
+
+
+def _smallest(errors: dict[str, list[float]]) -> str:
+    return min(errors, key=lambda name: np.median(errors[name]))
+
+
+def _largest(errors: dict[str, list[float]]) -> str:
+    return max(errors, key=lambda name: np.median(errors[name]))
 
 
 def _family(name: str) -> str:
     """The method without its learning rate."""
     head, _, last = name.rpartition(" ")
-    return head if head and last.replace(".", "").replace("e-", "").isdigit() and "from" not in head else name
+    return head if head and last.replace(".", "").replace("e-", "").isdigit() else name
 
 
-def _cell(rows: list[dict[str, Any]], family: str, epochs: str, column: int) -> str:
-    """The errors at the rate that the choosers found best, and at the rate that the judges would have chosen."""
+def _errors(
+    rows: list[dict[str, Any]], epochs: str, which: int
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Name to errors: of the seeds that choose, for what was judged, and of those that judge."""
+    parts: tuple[dict[str, list[float]], dict[str, list[float]]] = ({}, {})
+    for row in rows:
+        parts[row["seed"] >= FIRST_JUDGE].setdefault(row["name"], []).append(row["errors"][epochs][which])
+    return {name: values for name, values in parts[0].items() if name in parts[1]}, parts[1]
 
-    def by_name(judges: bool) -> dict[str, list[float]]:
-        found: dict[str, list[float]] = {}
-        for row in rows:
-            if _family(row["name"]) == family and (row["seed"] >= FIRST_JUDGE) == judges:
-                found.setdefault(row["name"], []).append(row["errors"][epochs][column])
-        return found
 
-    choosers, judges = by_name(False), by_name(True)
-    if not judges:
-        return "-"
-    shown = lambda name: (  # noqa: E731
-        f"{np.mean(judges[name]):.2f} [{min(judges[name]):.2f}, {max(judges[name]):.2f}] of {len(judges[name])}"
-    )
-    hindsight = min(judges, key=lambda name: np.mean(judges[name]))
-    known = {name: np.mean(values) for name, values in choosers.items() if name in judges}
-    chosen = min(known, key=lambda name: known[name]) if known else hindsight
-    return f"{shown(chosen)} ({chosen})" + (f"; in hindsight {shown(hindsight)} ({hindsight})" if known else "")
+def _cell(judges: dict[str, list[float]], name: str, family: str) -> str:
+    """Median and range, and the learning rate if there is one."""
+    values = judges[name]
+    rate = f" at {name.removeprefix(family).strip()}" if name != family else ""
+    return f"{np.median(values):.2f} [{min(values):.2f}, {max(values):.2f}]{rate}"
 
 
 def main() -> None:

@@ -5,6 +5,9 @@ Orthonormal weights in PyTorch
 A small network whose weights are points of Stiefel manifolds, trained by RSRM, against the same network without the
 constraint, trained by torch's SGD and Adam from the same start.
 
+It shows how it is done, not that it pays: on such a network a second gradient of a sample buys less than a fresh one
+does, and RSRM ends behind. ``docs/torch.md`` says what to take for networks, and where the two do pay.
+
 The axis counts gradients of samples, so that RSRM, which evaluates every batch at two points, is charged twice. Here
 the images are scikit-learn's 8×8 digits; ``python examples/torch_mnist.py --data FOLDER`` takes MNIST's files
 instead, ``--epochs`` sets the length, ``--out`` writes the figure to a file.

@@ -43,11 +43,24 @@ def test_mnist_on_small_digits(tmp_path):
 
 
 def test_recurrent_on_small_digits(tmp_path):
-    options = ["--epochs", "8", "--seeds", "1", "--rates", "8e-3", "--width", "32", "--out", "runs.jsonl"]
+    options = [
+        "--epochs",
+        "8",
+        "--seeds",
+        "1",
+        "--rates",
+        "8e-3",
+        "--shares",
+        "1",
+        "--width",
+        "32",
+        "--out",
+        "runs.jsonl",
+    ]
     output = run("torch_recurrent.py", *options, "--only", "AdamW, usual", "retrax", folder=tmp_path)
     found = dict(re.findall(r"(.+): test error (\S+) %", output))
     assert set(found) == {"AdamW, usual start", "retrax RADAM on Stiefel"}
     assert float(found["retrax RADAM on Stiefel"]) < 80  # guessing makes 90 %
     smallest, largest = re.findall(r"singular values of W in \[(\S+), (\S+)\]", output)[-1]
     assert smallest == largest == "1.0000"
-    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 4
+    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 6
