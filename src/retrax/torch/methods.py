@@ -212,7 +212,7 @@ class RDoG(RiemannianOptimizer):
 
     Each parameter has a distance and a step size of its own. lr multiplies the step size; the method's own is 1. An
     average of the iterates is better than the last one (docs/torch.md). `initial_distance` is larger than that of
-    `retrax.rdog`, 1e-6: networks trained better so.
+    `retrax.rdog`, 1e-6: it was chosen on a network (docs/torch.md).
     """
 
     recipe = staticmethod(_untuned(methods.rdog))
