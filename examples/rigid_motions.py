@@ -23,7 +23,7 @@ def loss(pose: dict[str, jnp.ndarray], batch: dict[str, jnp.ndarray]) -> jnp.nda
 def scene(poses: int, points: int) -> dict[str, np.ndarray]:
     """Points, and where each pose sees them."""
     generator = np.random.default_rng(0)
-    rotation = rx.SpecialOrthogonal(3).random_point(generator.standard_normal((poses, 3, 3)))
+    rotation = rx.Rotations(poses).random_point(generator.standard_normal((poses, 3, 3)))
     translation = 2 * generator.standard_normal((poses, 3))
     point = generator.standard_normal((points, 3))
     seen = np.einsum("kij,nj->nki", rotation, point) + translation
@@ -47,7 +47,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     data = scene(arguments.poses, arguments.points)
-    rotations = rx.Power(rx.SpecialOrthogonal(3, retraction="cayley"), arguments.poses)
+    rotations = rx.Rotations(arguments.poses, retraction="cayley")
     poses = rx.Product({"rotation": rotations, "translation": rx.Euclidean(arguments.poses, 3)})
     problem = rx.Problem(loss, poses, data)
     result = rx.minimize(problem, rx.rsrm(), steps=3000, batch_size=10, dtype="float64")

@@ -34,6 +34,7 @@ __all__ = [
     "Pushed",
     "Record",
     "Result",
+    "Rotations",
     "Run",
     "Simplex",
     "SpecialOrthogonal",

@@ -18,6 +18,7 @@ from retrax.manifolds import (
     Positive,
     Power,
     Product,
+    Rotations,
     Simplex,
     SpecialOrthogonal,
     Sphere,

@@ -37,7 +37,7 @@ def test_poses_are_found(retraction):
     points, seen = scene()
     poses = rx.Product(
         {
-            "rotation": rx.Power(rx.SpecialOrthogonal(3, retraction=retraction), POSES),
+            "rotation": rx.Rotations(POSES, retraction=retraction),
             "translation": rx.Euclidean(POSES, 3),
         }
     )
@@ -66,3 +66,9 @@ def test_the_example_finds_them_too():
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.split("angle to the closed form: at most ")[1].split()[0]) < 0.5
+
+
+def test_rotations_are_a_power():
+    assert rx.Rotations(4, 2, retraction="qr") == rx.Power(rx.SpecialOrthogonal(3, retraction="qr"), 4, 2)
+    with pytest.raises(ValueError, match="retraction"):
+        rx.Rotations(4, retraction="straight")

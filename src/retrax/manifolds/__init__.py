@@ -13,7 +13,7 @@ from retrax.manifolds.power import Power
 from retrax.manifolds.product import Product
 from retrax.manifolds.simplex import Simplex
 from retrax.manifolds.spd import SPD
-from retrax.manifolds.special_orthogonal import SpecialOrthogonal
+from retrax.manifolds.special_orthogonal import Rotations, SpecialOrthogonal
 from retrax.manifolds.sphere import Sphere
 from retrax.manifolds.stiefel import Stiefel
 from retrax.manifolds.symmetric import Symmetric
@@ -32,6 +32,7 @@ __all__ = [
     "Positive",
     "Power",
     "Product",
+    "Rotations",
     "Simplex",
     "SpecialOrthogonal",
     "Sphere",

@@ -8,6 +8,7 @@ from typing import ClassVar
 from retrax import _linalg
 from retrax.manifolds import _orthonormal
 from retrax.manifolds.base import ArrayManifold, NamedTransport, Retraction, transport_by_projection
+from retrax.manifolds.power import Power
 from retrax.typing import Array
 
 
@@ -34,7 +35,7 @@ def left_translation(self: "SpecialOrthogonal", x: Array, y: Array, u: Array) ->
 
 
 class SpecialOrthogonal(ArrayManifold):
-    """`SpecialOrthogonal(n)`: n×n rotations; `Power(SpecialOrthogonal(3), 100)` is a hundred rotations of space.
+    """`SpecialOrthogonal(n)`: n×n rotations; `Rotations(100)` is a hundred rotations of space.
 
     The metric is tr(uᵀv) = tr(ΩᵀΩ'): a rotation of space by an angle θ has distance √2 θ from the identity.
     """
@@ -98,3 +99,11 @@ class SpecialOrthogonal(ArrayManifold):
         """The largest entry of |xᵀx - I|, and 2 more for a reflection."""
         xp, largest = _linalg.namespace(x), _orthonormal.violation(x)
         return largest + xp.where(xp.linalg.det(x) < 0, 2 + 0 * largest, 0 * largest)
+
+
+def Rotations(*shape: int, **choices: str) -> Power:  # noqa: N802  A manifold, named as the others are.
+    """`Rotations(100)`: a hundred rotations of space in one array, which is `Power(SpecialOrthogonal(3), 100)`.
+
+    choices: `retraction=` and `transport=`, those of `SpecialOrthogonal`.
+    """
+    return Power(SpecialOrthogonal(3, **choices), *shape)
