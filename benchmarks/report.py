@@ -142,6 +142,9 @@ def _scale(scale: dict[str, Any]) -> str:
     return f"### Scale: {scale['label']}\n\n" + _table(header, rows) + f"\n\n{scale['note']}"
 
 
+_OURS = "retrax"
+
+
 def _race(label: str, race: dict[str, Any]) -> str:
     """Seconds to each target, for each n; and from which n on retrax is first."""
     names = list(dict.fromkeys(name for row in race["rows"] for name in row["seconds"]))
@@ -152,7 +155,8 @@ def _race(label: str, race: dict[str, Any]) -> str:
             cells = [found, "", ""] if isinstance(found, str) else [_reached(s, race["limit"]) for s in found]
             rows.append([f"{row['n']:,}".replace(",", " ") if name == names[0] else "", name, *cells])
     text = _table(["n", "", *(f"to {target:g}" for target in race["targets"])], rows)
-    return f"### From the call to an accuracy, in seconds: {label}\n\n{text}\n\n{_crossing(race, names[0])}"
+    told = " ".join(_crossing(race, name) for name in names if name.startswith(_OURS))
+    return f"### From the call to an accuracy, in seconds: {label}\n\n{text}\n\n{told}"
 
 
 def _reached(seconds: float | None, limit: float) -> str:
@@ -160,12 +164,18 @@ def _reached(seconds: float | None, limit: float) -> str:
 
 
 def _crossing(race: dict[str, Any], ours: str) -> str:
-    """From which n on `ours` is first, for each target."""
+    """From which n on `ours` is ahead of all others that are not retrax, for each target."""
     told = []
     for k, target in enumerate(race["targets"]):
         first = []
         for row in race["rows"]:
-            times = {name: s[k] for name, s in row["seconds"].items() if not isinstance(s, str) and s[k] is not None}
+            times = {
+                name: seconds[k]
+                for name, seconds in row["seconds"].items()
+                if not isinstance(seconds, str)
+                and seconds[k] is not None
+                and (name == ours or name[: len(_OURS)] != _OURS)
+            }
             if times and min(times, key=lambda name: times[name]) == ours:
                 first.append(row["n"])
         held = [n for n in first if all(row["n"] in first for row in race["rows"] if row["n"] >= n)]

@@ -63,6 +63,7 @@ BRIEF = Sizes(
     eager_budget=5.0,
     race_seconds=5.0,
     race_centroid=(10, (10_000, 100_000)),
+    race_robust=(100, (10_000, 100_000)),
     race_joint=(43, (10_000,)),
 )
 QUICK = Sizes(
