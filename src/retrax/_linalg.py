@@ -434,13 +434,10 @@ def _quotient_distance_derivative(primals: Any, tangents: Any) -> tuple[Array, A
         length = safe_sqrt(frobenius(logarithm, logarithm))
         return length, -frobenius(logarithm, whiten(lower, symmetric_part(e))) / positive(length)
 
-    asked = [(*pair, e) for pair, e in (((x, y), by_x), ((y, x), by_y)) if not _is_zero(e)]
-    found = [half(*one) for one in asked]
+    unasked = jax.custom_derivatives.SymbolicZero
+    pairs = ((x, y, by_x), (y, x, by_y))
+    found = [half(*pair) for pair in pairs if not isinstance(pair[2], unasked)] or [half(x, y, jnp.zeros_like(x))]
     return found[0][0], sum(derivative for _, derivative in found)
-
-
-def _is_zero(tangent: Any) -> bool:
-    return isinstance(tangent, jax.custom_derivatives.SymbolicZero)
 
 
 _quotient_distance_jax.defjvp(_quotient_distance_derivative, symbolic_zeros=True)

@@ -348,6 +348,8 @@ class Problem:
 
 def to_device(array: Any, dtype: str) -> jax.Array:
     """A JAX array; floating-point arrays are converted to `dtype`, others keep theirs."""
+    if isinstance(array, jax.Array) and len(array.sharding.device_set) == 1:
+        array = array.addressable_data(0)  # without the mesh: of one device it divides nothing
     if isinstance(array, jax.Array) and array.dtype == dtype:
         return array
     if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jnp.floating):
