@@ -105,11 +105,11 @@ class SeveralDevices:
 Devices = OneDevice | SplitRows | SeveralDevices
 
 
-def devices_of(layout: Layout | None, length: int) -> Devices:
-    """Where samples with so many features are."""
+def devices_of(layout: Layout | None, shape: Any) -> Devices:
+    """Where samples of such a layout are, for points of such a shape."""
     if layout is None:
         return OneDevice()
-    return SplitRows(layout, length) if layout.by_feature else SeveralDevices(layout)
+    return SplitRows(layout, shape[0]) if layout.by_feature else SeveralDevices(layout)
 
 
 def whole(leaf: Any) -> np.ndarray:

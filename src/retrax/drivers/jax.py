@@ -291,8 +291,7 @@ class JaxDriver:
     def __init__(self, problem: Problem, methods: Method | list[Method], dtype: str) -> None:
         self.problem, self.dtype = problem, dtype
         self.objective = problem.objective
-        shape = getattr(problem.source.data, "shape", (0,)) if problem.source.resident else (0,)
-        devices = devices_of(getattr(problem.source, "layout", None), shape[-1])
+        devices = devices_of(getattr(problem.source, "layout", None), problem.manifold.ambient_shape)
         self.form = Form(devices, several=isinstance(methods, list))
         self._given = methods
         self.method = devices.put(with_dtype(stack(methods) if isinstance(methods, list) else methods, dtype))
@@ -384,13 +383,13 @@ class JaxDriver:
 
         Groups are equally large, so that one program serves all; the last run fills up what is left.
         """
-        whole = (self.method, x, state, payload)
+        together = (self.method, x, state, payload)
         if not self.form.several or not isinstance(self.form.devices, OneDevice) or jax.default_backend() != "cpu":
-            return [whole]
+            return [together]
         runs = len(jax.tree.leaves(x)[0])
         groups = min(_processors(), runs)
         members = np.minimum(np.arange(groups * -(-runs // groups)), runs - 1).reshape(groups, -1)
-        return [jax.tree.map(lambda a: np.asarray(a)[group], whole) for group in members]  # noqa: B023
+        return [jax.tree.map(lambda a: np.asarray(a)[group], together) for group in members]  # noqa: B023
 
     def _loop(
         self, method: Method, x: Point, state: State, payload: Samples, first: int, count: int
