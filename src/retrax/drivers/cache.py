@@ -27,6 +27,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 _DIGESTS = "sha256"
 _UNFINISHED = ".new-"
+_CONTENT = "program-cache"
 _LOADERS = (b"pjrt_executable.cc", b"cpu_aot_loader.cc")
 _lock = threading.RLock()
 
@@ -66,29 +67,58 @@ def compiled(lowered: Any, options: dict[str, Any] | None) -> Any:
     return _place.compiled(lowered, options)
 
 
+def read(name: str) -> bytes | None:
+    """What `write` was given under this name, by this process or an earlier one, if the directory has it whole."""
+    return None if _place is None else _place.read(name)
+
+
+def write(name: str, content: bytes) -> None:
+    """Keep machine code, or nothing at all to say that there is none, where a directory was given."""
+    if _place is not None:
+        _place.write(name, content)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Place:
     directory: pathlib.Path
     most_bytes: int
 
     def compiled(self, lowered: Any, options: dict[str, Any] | None) -> Any:
-        entry = self.directory / _name(lowered, options)
+        entry = self.directory / name_of(lowered, options)
         if _is_whole(entry):
-            with contextlib.suppress(OSError):
-                os.utime(entry)  # used just now
-            with _jax_cache_at(entry), _without_loader_lines():
+            _touch(entry)
+            with _jax_cache_at(entry), quietly():
                 return lowered.compile()
         program = None
+        with self._new(entry) as fresh, _jax_cache_at(fresh):
+            program = lowered.compile()
+        return lowered.compile() if program is None else program
+
+    def read(self, name: str) -> bytes | None:
+        entry = self.directory / name
+        if not _is_whole(entry):
+            return None
+        _touch(entry)
+        with contextlib.suppress(OSError):  # Another process may remove it at the same time.
+            return (entry / _CONTENT).read_bytes()
+        return None
+
+    def write(self, name: str, content: bytes) -> None:
+        with self._new(self.directory / name) as fresh:
+            fresh.mkdir()
+            (fresh / _CONTENT).write_bytes(content)
+
+    @contextlib.contextmanager
+    def _new(self, entry: pathlib.Path) -> Iterator[pathlib.Path]:
+        """A folder that becomes this entry. A full or vanished disk costs time, never the run."""
         try:
             with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=self.directory) as folder:
                 fresh = pathlib.Path(folder) / "entry"
-                with _jax_cache_at(fresh):
-                    program = lowered.compile()
+                yield fresh
                 _replace(entry, fresh, pathlib.Path(folder) / "old")
             self._remove_oldest()
-        except OSError as error:  # A full or vanished disk costs time, never the run.
+        except OSError as error:
             warnings.warn(f"a compiled program could not be kept in {self.directory}: {error}", stacklevel=2)
-        return lowered.compile() if program is None else program
 
     def _remove_oldest(self) -> None:
         sizes: dict[pathlib.Path, int] = {}
@@ -109,7 +139,7 @@ class _Place:
 _place: _Place | None = None
 
 
-def _name(lowered: Any, options: dict[str, Any] | None) -> str:
+def name_of(lowered: Any, options: dict[str, Any] | None) -> str:
     """A program and whatever else its machine code depends on."""
     devices = [(device.platform, device.device_kind, device.id) for device in jax.devices()]
     facts = (jax.__version__, jaxlib.__version__, _processor(), devices, sorted((options or {}).items()))
@@ -124,6 +154,12 @@ def _processor() -> str:
             if line.startswith(("flags", "Features")):
                 return line
     return f"{platform.machine()} {platform.processor()}"
+
+
+def _touch(entry: pathlib.Path) -> None:
+    """Note that an entry was used just now."""
+    with contextlib.suppress(OSError):
+        os.utime(entry)
 
 
 def _digest(file: pathlib.Path) -> str:
@@ -179,7 +215,7 @@ def _configure(chosen: dict[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def _without_loader_lines() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """Drop what XLA writes at each program that it loads; whatever else goes to stderr meanwhile comes after.
 
     One line says that it does not check versions, which an entry's name does. Another reports instructions that the

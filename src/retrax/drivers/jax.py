@@ -40,6 +40,8 @@ class Form:
     """Whether every argument but resident data has a leading axis of runs."""
     one_kernel: bool = False
     """Whether the loop is one kernel."""
+    on_trial: bool = False
+    """Whether the loop is one kernel only if another process could compile it."""
     in_span: bool = False
     """Whether steps are taken in the span of what they start from."""
     small_kernel: bool = False
@@ -396,7 +398,9 @@ class JaxDriver:
     ) -> tuple[Any, tuple[Any, ...]]:
         """The program of a loop, and its arguments."""
         statics, arguments = self._advance_arguments(method, x, state, payload, first, count)
-        return compiled(_advance, statics, *arguments, options=LOOP_OPTIONS), arguments
+        objective, form, fed = statics
+        ordinary = (objective, self.form, fed) if form.on_trial else None
+        return compiled(_advance, statics, *arguments, options=LOOP_OPTIONS, otherwise=ordinary), arguments
 
     def _advance_arguments(
         self, method: Method, x: Point, state: State, payload: Samples, first: int, count: int
@@ -445,7 +449,14 @@ class JaxDriver:
                 found = kernel.verdict(lambda: text(in_span=True, one_kernel=True), data, x, indices)
                 small = not found.fits and x.shape[1] <= _kernel.LARGEST and kernel.is_known(text(in_span=True))
                 return self._with(in_span=True, one_kernel=found.fits, small_kernel=small, in_turn=True), found
-        found = kernel.untried(self.objective) or kernel.verdict(lambda: text(one_kernel=True), data, x, indices)
+        if not kernel.is_tried(self.objective):
+            if self.form.several:
+                return self.form, kernel.Fit(
+                    False, "a loss that has not been tried: the runs of the sweep step together"
+                )
+            found = kernel.promise(data, x, indices)
+            return self._with(one_kernel=found.fits, on_trial=found.fits), found
+        found = kernel.verdict(lambda: text(one_kernel=True), data, x, indices)
         turns = found.fits and self.objective.loss not in kernel.FILLS_LANES
         return self._with(one_kernel=found.fits and (turns or not self.form.several), in_turn=turns), found
 

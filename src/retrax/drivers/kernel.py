@@ -1,10 +1,11 @@
 """Whether a loop of steps compiles into one kernel, and whether a sweep's runs should take turns: what is known of XLA.
 
 Steps in one kernel have no cost for starting each operation, half the time of a small step. But XLA's CPU compiler is
-not prepared for every program there, and ends the process over some; so only what has been tried is let in.
+not prepared for every program there, and ends the process over some; so what has not been tried goes through `trial`.
 """
 
 import functools
+import math
 import re
 from typing import Any, NamedTuple
 
@@ -32,6 +33,19 @@ _OPERATIONS = """
 KNOWN_OPERATIONS = frozenset(_OPERATIONS.split())
 """What the programs that were tried consist of; LAPACK and other calls out of the program are not among it."""
 
+ELEMENTWISE = frozenset("cbrt exponential_minus_one logistic round_nearest_even round_nearest_afz tan".split())
+"""What only trials have seen: operations on single entries, which users' losses like."""
+
+SHORT_SUM, MOST_OF_SHORT, MOST_PRODUCTS = 16, 2**15, 2**12
+"""The most multiplications in one product of a program on trial, with sums of up to 16 terms and with longer ones.
+
+In a kernel a product may take 0.5 ns for each, against 0.04 ns in the library outside, depending on how the compiler
+orders its axes; short sums were seen to be the milder case. Below these numbers no loop was slower in one kernel."""
+
+_PRODUCT = re.compile(
+    r"stablehlo\.dot_general [^\n]*?contracting_dims = \[([\d, ]*)\][^\n]*: \(tensor<((?:\d+x)*)\w+>, [^\n]*-> tensor<((?:\d+x)*)\w+>"
+)
+
 
 class Fit(NamedTuple):
     """Whether a loop is compiled into one kernel, and why."""
@@ -40,24 +54,58 @@ class Fit(NamedTuple):
     reason: str
 
 
-def untried(objective: Objective) -> Fit | None:
-    """Why a loss cannot be in a kernel, if so. In a span its operations are few, and all of them known."""
-    if objective.loss in TRIED:
-        return None
-    return Fit(False, "the compiler may end the process over a loss that has not been tried in one kernel")
+def is_tried(objective: Objective) -> bool:
+    """Whether a loss is known not to end the process. In a span its operations are few, and all of them known."""
+    return objective.loss in TRIED
 
 
 def verdict(lower: Any, data: Any, x: Any, batches: Any) -> Fit:
     """For one run's arguments; `lower()` gives the program in StableHLO, and is asked last."""
+    early = promise(data, x, batches)
+    if not early.fits:
+        return early
+    found = _unknown(lower())
+    if found:
+        return Fit(False, f"the program calls {', '.join(sorted(found))}, which a kernel cannot do")
+    return Fit(True, "every operation of the program is known to work in one kernel")
+
+
+def promise(data: Any, x: Any, batches: Any) -> Fit:
+    """What can be said for one run's arguments without its program; the rest is up to a trial."""
     if jax.default_backend() != "cpu":
         return Fit(False, f"kernels of this kind are the CPU compiler's, and the run is on {jax.default_backend()}")
     too_large = _too_large(data, x, batches)
     if too_large:
         return Fit(False, too_large)
-    found = _unknown(lower())
-    if found:
-        return Fit(False, f"the program calls {', '.join(sorted(found))}, which a kernel cannot do")
-    return Fit(True, "every operation of the program is known to work in one kernel")
+    return Fit(True, "small enough, and the ordinary form is used where a trial in another process fails")
+
+
+def objection(text: str) -> str | None:
+    """Why a program in StableHLO should not be tried in one kernel."""
+    unknown = _unknown(text) - ELEMENTWISE
+    if unknown:
+        return f"it calls {', '.join(sorted(unknown))}"
+    sizes = _products(text)
+    if len(sizes) != text.count("stablehlo.dot_general"):
+        return "its products are written in an unknown way"
+    if any(total > (MOST_OF_SHORT if terms <= SHORT_SUM else MOST_PRODUCTS) for total, terms in sizes):
+        return "it has products that are faster outside a kernel"
+    return None
+
+
+def _products(text: str) -> list[tuple[int, int]]:
+    """For each product of arrays, the number of multiplications, and how many of them each sum has."""
+    found = []
+    for contracted, left, result in _PRODUCT.findall(text):
+        lengths = _lengths(left)
+        terms = math.prod(lengths[int(axis)] for axis in contracted.split(",") if axis.strip())
+        found.append((terms * math.prod(_lengths(result)), terms))
+    return found
+
+
+def _lengths(shape: str) -> list[int]:
+    """The axes of an array that is written as 5x16x."""
+    return [int(length) for length in shape.split("x") if length]
 
 
 def _unknown(text: str) -> set[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from retrax.drivers import cache
+from retrax.drivers import cache, trial
 
 MOST = 40
 """So many programs are kept; a run needs three. What is dropped and asked for again is compiled again."""
@@ -22,17 +22,30 @@ _lock = threading.Lock()
 
 
 def compiled(
-    function: Callable[..., Any], statics: tuple[Any, ...], *arguments: Any, options: dict[str, Any] | None = None
+    function: Callable[..., Any],
+    statics: tuple[Any, ...],
+    *arguments: Any,
+    options: dict[str, Any] | None = None,
+    otherwise: tuple[Any, ...] | None = None,
 ) -> Callable[..., Any]:
-    """`function(*statics, ...)` compiled for arguments of these structures, shapes, dtypes and places."""
+    """`function(*statics, ...)` compiled for arguments of these structures, shapes, dtypes and places.
+
+    Where there is an `otherwise`, it is tried in another process, and `function(*otherwise, ...)` is what remains.
+    """
     key = (function, statics, jax.config.read("jax_enable_x64"), *_kind(arguments))
     with _lock:
         if key in _kept:
             _kept.move_to_end(key)
             return _kept[key]
-    # A function of its own for each program: JAX drops what it knows of it together with the function.
-    lowered = jax.jit(functools.partial(function, *statics), compiler_options=options).lower(*arguments)
-    program = cache.compiled(lowered, options)
+
+    def lower() -> Any:
+        # A function of its own for each program: JAX drops what it knows of it together with the function.
+        return jax.jit(functools.partial(function, *statics), compiler_options=options).lower(*arguments)
+
+    if otherwise is None:
+        program = cache.compiled(lower(), options)
+    else:
+        program = trial.compiled(lower, options or {}) or compiled(function, otherwise, *arguments, options=options)
     with _lock:
         _kept[key] = program
         while len(_kept) > MOST:

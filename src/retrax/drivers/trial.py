@@ -1,0 +1,141 @@
+"""Loops in one kernel for losses that nobody has tried: another process compiles them first, and its result is loaded.
+
+XLA's CPU compiler may end the process over a program that it is not prepared for in a kernel. So a process of its own
+compiles it; if that process dies, hangs or refuses, the ordinary form runs instead. Nothing is compiled twice.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+
+from retrax.drivers import cache, kernel
+
+LONGEST_WAIT = 60
+"""Seconds that the other process may take; a step that compiles longer is compiled in its ordinary form."""
+
+SCRIPT = pathlib.Path(__file__).with_name("trial_process.py")
+
+_DEFAULTS = {
+    "jax_disable_most_optimizations": False,
+    "jax_default_device": None,
+    "jax_enable_remat_opt_pass": True,
+}
+"""Settings of JAX that would have to be the other process's too."""
+
+_refused: set[str] = set()
+"""The names of programs that did not come back from a trial in this process."""
+
+
+def compiled(lower: Callable[[], Any], options: dict[str, Any]) -> Callable[..., Any] | None:
+    """The program that `lower()` gives, as another process has compiled it; None where it could or should not."""
+    if not is_possible():
+        return None
+    try:
+        with _process() as process:  # It starts while we lower.
+            lowered = lower()
+            text = lowered.as_text()
+            if kernel.objection(text) is not None:
+                return None
+            return _tried(process, lowered, text, options)
+    except OSError:  # There is no such interpreter, no more processes, or no memory for one.
+        return None
+
+
+def is_possible() -> bool:
+    """Whether a process like this one can be started, as far as that was tested: with one CPU device, on Linux."""
+    return (
+        sys.platform == "linux"
+        and not getattr(sys, "frozen", False)
+        and pathlib.Path(sys.executable or "").name.startswith("python")  # An application would start itself.
+        and jax.default_backend() == "cpu"
+        and jax.process_count() == 1
+        and all(getattr(jax.config, name, value) == value for name, value in _DEFAULTS.items())
+    )
+
+
+def _tried(process: Any, lowered: Any, text: str, options: dict[str, Any]) -> Callable[..., Any] | None:
+    name = f"trial-{cache.name_of(lowered, options)}"
+    if name in _refused:
+        return None
+    machine_code = cache.read(name)
+    if machine_code is None:
+        machine_code = _answer(process, _request(lowered, text, options))
+        cache.write(name, machine_code)
+    program = _loaded(machine_code, lowered) if machine_code else None
+    if program is None:
+        _refused.add(name)
+    return program
+
+
+def _request(lowered: Any, text: str, options: dict[str, Any]) -> bytes:
+    arguments = [(leaf.shape, leaf.dtype.name) for leaf in jax.tree.leaves(lowered.args_info)]
+    shardy = bool(getattr(jax.config, "jax_use_shardy_partitioner", True))
+    request = {"options": options, "shardy": shardy, "arguments": arguments}
+    return f"{json.dumps(request)}\n{text}".encode()
+
+
+def command() -> list[str]:
+    """What starts the other process: an interpreter without anybody's settings, which imports what we would."""
+    places = os.pathsep.join(place for place in sys.path if place)
+    return [sys.executable, "-I", "-S", str(SCRIPT), places, str(LONGEST_WAIT)]
+
+
+@contextlib.contextmanager
+def _process() -> Iterator[Any]:
+    """The other process, which is gone afterwards. Ctrl-C is for us, and what it says is for nobody."""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command(), stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):
+                stream.close()
+
+
+def _answer(process: Any, request: bytes) -> bytes:
+    """The machine code, or nothing if the process died, refused or took too long."""
+    try:
+        answer, _ = process.communicate(request, timeout=LONGEST_WAIT)
+    except subprocess.TimeoutExpired:
+        return b""
+    return answer if process.returncode == 0 else b""
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """A program whose machine code came from elsewhere."""
+
+    executable: Any
+    results: Any
+    """The structure of what it returns."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Its results for arguments of the shapes that it was compiled for."""
+        leaves = [jax.device_put(leaf) for leaf in jax.tree.leaves(arguments)]
+        results = self.executable.execute_sharded(leaves).disassemble_into_single_device_arrays()
+        return jax.tree.unflatten(self.results, [result for (result,) in results])
+
+
+def _loaded(machine_code: bytes, lowered: Any) -> Loaded | None:
+    try:
+        from jaxlib import xla_client
+
+        device = jax.devices()[0]
+        with cache.quietly():
+            executable = device.client.deserialize_executable(
+                machine_code, executable_devices=xla_client.DeviceList((device,))
+            )
+        return Loaded(executable, jax.tree.structure(lowered.out_info))
+    except Exception:  # Another version's jaxlib may call all of this something else; the ordinary form always works.
+        return None
