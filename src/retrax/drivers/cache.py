@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -89,10 +89,14 @@ class _Place:
             _touch(entry)
             with _jax_cache_at(entry), quietly():
                 return lowered.compile()
-        program = None
-        with self._new(entry) as fresh, _jax_cache_at(fresh):
-            program = lowered.compile()
-        return lowered.compile() if program is None else program
+        programs = []
+
+        def fill(fresh: pathlib.Path) -> None:
+            with _jax_cache_at(fresh):
+                programs.append(lowered.compile())
+
+        self._keep(entry, fill)
+        return programs[0] if programs else lowered.compile()
 
     def read(self, name: str) -> bytes | None:
         entry = self.directory / name
@@ -104,17 +108,18 @@ class _Place:
         return None
 
     def write(self, name: str, content: bytes) -> None:
-        with self._new(self.directory / name) as fresh:
+        def fill(fresh: pathlib.Path) -> None:
             fresh.mkdir()
             (fresh / _CONTENT).write_bytes(content)
 
-    @contextlib.contextmanager
-    def _new(self, entry: pathlib.Path) -> Iterator[pathlib.Path]:
-        """A folder that becomes this entry. A full or vanished disk costs time, never the run."""
+        self._keep(self.directory / name, fill)
+
+    def _keep(self, entry: pathlib.Path, fill: Callable[[pathlib.Path], None]) -> None:
+        """Make this entry of what `fill` puts into a folder. A full or vanished disk costs time, never the run."""
         try:
             with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=self.directory) as folder:
                 fresh = pathlib.Path(folder) / "entry"
-                yield fresh
+                fill(fresh)
                 _replace(entry, fresh, pathlib.Path(folder) / "old")
             self._remove_oldest()
         except OSError as error:
@@ -216,6 +221,13 @@ def _configure(chosen: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
+    """Without what XLA writes when it loads a program; one thread at a time, or stderr would be put back wrongly."""
+    with _lock, _without_loader_lines():
+        yield
+
+
+@contextlib.contextmanager
+def _without_loader_lines() -> Iterator[None]:
     """Drop what XLA writes at each program that it loads; whatever else goes to stderr meanwhile comes after.
 
     One line says that it does not check versions, which an entry's name does. Another reports instructions that the

@@ -33,7 +33,7 @@ _OPERATIONS = """
 KNOWN_OPERATIONS = frozenset(_OPERATIONS.split())
 """What the programs that were tried consist of; LAPACK and other calls out of the program are not among it."""
 
-ELEMENTWISE = frozenset("cbrt exponential_minus_one logistic round_nearest_even round_nearest_afz tan".split())
+ELEMENTWISE = frozenset(["cbrt", "exponential_minus_one", "logistic", "round_nearest_even", "round_nearest_afz", "tan"])
 """What only trials have seen: operations on single entries, which users' losses like."""
 
 SHORT_SUM, MOST_OF_SHORT, MOST_PRODUCTS = 16, 2**15, 2**12
@@ -43,7 +43,8 @@ In a kernel a product may take 0.5 ns for each, against 0.04 ns in the library o
 orders its axes; short sums were seen to be the milder case. Below these numbers no loop was slower in one kernel."""
 
 _PRODUCT = re.compile(
-    r"stablehlo\.dot_general [^\n]*?contracting_dims = \[([\d, ]*)\][^\n]*: \(tensor<((?:\d+x)*)\w+>, [^\n]*-> tensor<((?:\d+x)*)\w+>"
+    r"stablehlo\.dot_general [^\n]*?contracting_dims = \[([\d, ]*)\][^\n]*"
+    r": \(tensor<((?:\d+x)*)\w+>, [^\n]*-> tensor<((?:\d+x)*)\w+>"
 )
 
 
