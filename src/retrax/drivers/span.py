@@ -107,13 +107,20 @@ def in_span(function: Callable[..., Any], basis: Sequence[Any], others: Any, gra
 
 
 def step(
-    function: Callable[..., Any], pair: Array, size: Array, batch: Array, others: Any, most: float, in_one_kernel: Any
+    function: Callable[..., Any],
+    pair: Array,
+    size: Array,
+    batch: Array,
+    others: Any,
+    most: float,
+    in_one_kernel: Any,
+    inner_products: Callable[[Array, Array], Array],
 ) -> tuple[Array, Array, Any]:
     """One step: `function((m, v, batch), (size, others))` returns ((x, v), size, others) for the next.
 
     `pair` holds yᵀ above vᵀ. The function sees m = y - size v instead of y: the retraction begins there, with half as
     many small products. `size` is cut so that no column of size v is longer than `most`. One pass finds the inner
-    products, one forms the results.
+    products (`inner_products`: of all rows of two matrices), one forms the results.
     """
     twice, length = pair.shape
     rank, count = twice // 2, batch.shape[0]
@@ -150,7 +157,7 @@ def step(
     inner = jax.ShapeDtypeStruct((twice, twice + count), pair.dtype)
     jax.eval_shape(functools.partial(small, of_samples=noted), size, others, inner)
     # The barrier: inside a kernel the compiler would divide the product again.
-    inner = jax.lax.optimization_barrier((everything if asked else pair) @ everything.T)
+    inner = jax.lax.optimization_barrier(inner_products(everything if asked else pair, everything))
 
     def run(size: Array, others: Any, inner: Array) -> tuple[Array, Array, Any]:
         return small(size, others, inner[:twice], lambda: inner[twice:, twice:])
@@ -158,6 +165,16 @@ def step(
     coefficients, new, rest = in_one_kernel(run, size, others, inner)
     # Transposed in memory: the product with columns would take twice as long.
     return jax.lax.optimization_barrier(coefficients.T) @ everything, new, rest
+
+
+def by_rows(a: Array, b: Array) -> Array:
+    """a bᵀ for XLA's library of products, which reads rows: a transpose in the program would be copied first."""
+    return jax.lax.dot_general(a, b, (((1,), (1,)), ((), ())))
+
+
+def by_columns(a: Array, b: Array) -> Array:
+    """a bᵀ for a kernel, whose own products read b by columns; of rows they would take one after another."""
+    return a @ b.T
 
 
 class _Interpreter:
