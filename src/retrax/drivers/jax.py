@@ -134,7 +134,9 @@ def _advance_in_span(
         others = (method, memories, _number(first, i, dtype))
         small = in_one_kernel if form.small_kernel else lambda function, *arguments: function(*arguments)
         products = span.by_columns if form.one_kernel else span.by_rows
-        return span.step(step, pair, size, _fetch(data, batches, i), others, most, small, products)
+        # Elsewhere the long axis is split over devices, across which blocks would lie.
+        in_blocks = isinstance(form.devices, OneDevice) and not form.one_kernel
+        return span.step(step, pair, size, _fetch(data, batches, i), others, most, small, products, in_blocks)
 
     start = jnp.concatenate([state.last.point.T, state.last.vector.T]), state.last.size, tuple(state[1:])
     pair, size, memories = jax.lax.fori_loop(0, count, body, start)
