@@ -290,8 +290,37 @@ def test_programs_beyond_a_span(name, grouped):
                 found = function(*matrices)
                 return ([found], ()) if 30 in jnp.shape(found) else ([matrices[0]], found)
 
-            return wide_span.step(small_or_long, [x.T, y.T, b], ())
+            return wide_span.step(small_or_long, [x.T, y.T, b], (), span.by_rows)
 
         run = grouping.in_small_kernels(step, 30) if grouped else step
         (rows,), small = jax.jit(run)(*arrays)
         np.testing.assert_allclose(rows.T if 30 in expected.shape else small, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_very_long_axis_is_taken_in_blocks(monkeypatch):
+    length, count = 40 * 8 + 3, 4
+    monkeypatch.setattr(span, "BLOCK", 8)
+    rng = np.random.default_rng(3)
+    pair, batch, factor = (rng.standard_normal(shape) for shape in ((6, length), (count, length), (6, 6 + count)))
+    with jax.enable_x64(True):
+        for of_samples in (False, True):
+            blocks = span._products_in_blocks(span.by_rows, of_samples, jnp.asarray(pair), jnp.asarray(batch))
+            whole = span._products(span.by_rows, of_samples, jnp.asarray(pair), jnp.asarray(batch))
+            np.testing.assert_allclose(blocks, whole, rtol=1e-12, atol=1e-12)
+        blocks = span._combination_in_blocks(*map(jnp.asarray, (factor, pair, batch)))
+        np.testing.assert_allclose(blocks, factor @ np.concatenate([pair, batch]), rtol=1e-12, atol=1e-12)
+
+
+def test_steps_along_a_very_long_axis_hold_no_copy_of_all_they_start_from(monkeypatch):
+    length = 2003
+    pair = 2 * R * length * 8  # bytes
+    problem = rx.Problem(residual, rx.Grassmann(length, R), np.random.default_rng(4).standard_normal((60, length)))
+    monkeypatch.setattr(span, "BLOCK", 50)
+    found, form = run(problem, METHODS["rsrm"])
+    assert form.in_span
+    assert_same(found, run(problem, METHODS["rsrm"], in_span=False)[0], 1e-11)
+    with precision("float64"):
+        driver = JaxDriver(problem, METHODS["rsrm"], "float64")
+        x, state = driver.start(problem.initial_point(0))
+        program, _ = driver._loop(driver.method, x, state, Samples(None, np.zeros((7, B), np.int32)), 2, 7)
+    assert program.memory_analysis().temp_size_in_bytes < 2 * pair

@@ -102,7 +102,7 @@ def advance(
 
 def _advance_in_span(
     objective: Objective,
-    small_kernel: bool,
+    form: Form,
     data: Batch | None,
     method: Method,
     x: Point,
@@ -134,8 +134,11 @@ def _advance_in_span(
     def body(i: Any, carry: Any) -> Any:
         pair, size, memories = carry
         others = (method, memories, _number(first, i, dtype))
-        small = in_one_kernel if small_kernel else lambda function, *arguments: function(*arguments)
-        return span.step(step, pair, size, _fetch(data, batches, i), others, most, small)
+        small = in_one_kernel if form.small_kernel else lambda function, *arguments: function(*arguments)
+        products = span.by_columns if form.one_kernel else span.by_rows
+        # Elsewhere the long axis is split over devices, across which blocks would lie.
+        in_blocks = isinstance(form.devices, OneDevice) and not form.one_kernel
+        return span.step(step, pair, size, _fetch(data, batches, i), others, most, small, products, in_blocks)
 
     start = jnp.concatenate([state.last.point.T, state.last.vector.T]), state.last.size, tuple(state[1:])
     pair, size, memories = jax.lax.fori_loop(0, count, body, start)
@@ -145,7 +148,7 @@ def _advance_in_span(
 
 def _advance_in_wide_span(
     objective: Objective,
-    small_kernels: bool,
+    form: Form,
     data: Batch | None,
     method: Method,
     x: Point,
@@ -167,9 +170,10 @@ def _advance_in_wide_span(
         return _divided(is_long, jax.tree.leaves(found))
 
     def one_step(rows: Any, small: Any, batch: Any, t: Any) -> Any:
-        return wide_span.step(step, [*rows, batch], (small, method, t))
+        products = span.by_columns if form.one_kernel else span.by_rows
+        return wide_span.step(step, [*rows, batch], (small, method, t), products)
 
-    one: Any = grouping.in_small_kernels(one_step, x.shape[0]) if small_kernels else one_step
+    one: Any = grouping.in_small_kernels(one_step, x.shape[0]) if form.small_kernel else one_step
 
     def body(i: Any, carry: Any) -> Any:
         return one(*carry, _fetch(data, batches, i), _number(first, i, dtype))
@@ -229,7 +233,7 @@ def _advance(
         steps = functools.partial(advance, local)
         if form.in_span:
             in_span = _advance_in_wide_span if form.wide else _advance_in_span
-            steps = functools.partial(in_span, local, form.small_kernel)
+            steps = functools.partial(in_span, local, form)
         arguments = (data, *others[:3], batches, *others[4:])
         return in_one_kernel(steps, *arguments) if form.one_kernel else steps(*arguments)
 
@@ -332,8 +336,9 @@ def _with_data(mean: Any, data: Batch) -> Any:
 # A step is made of operations so small that handing one to another thread costs more than doing it.
 LOOP_OPTIONS = {
     "xla_cpu_multi_thread_eigen": False,
-    # The gather of a batch would go to the thread pool, which costs more than the gather.
-    "xla_disable_hlo_passes": "cpu-parallel-task-assigner",
+    # The first would hand the gather of a batch to the thread pool, which costs more than the gather. The second makes
+    # aᵀ b a product that reads a by columns, which XLA leaves to a library of half the speed: copying aᵀ costs less.
+    "xla_disable_hlo_passes": "cpu-parallel-task-assigner,transpose-folding",
     **_kernel.COMPILER_OPTIONS,
 }
 

@@ -21,6 +21,12 @@ from retrax.typing import Array
 LEAST_LENGTH = 3
 """A long axis has at least so many times the columns of the basis."""
 
+BLOCK = 2**13
+"""So many columns of a very long axis are taken at once: what is made of them stays in the processor's cache."""
+
+LEAST_BLOCKS = 32
+"""A very long axis has at least so many blocks."""
+
 
 def is_worth_it(length: int, rank: int, matrices: int, samples: int) -> bool:
     """Whether two passes over so many d×r matrices and a batch beat the operations one by one.
@@ -107,13 +113,22 @@ def in_span(function: Callable[..., Any], basis: Sequence[Any], others: Any, gra
 
 
 def step(
-    function: Callable[..., Any], pair: Array, size: Array, batch: Array, others: Any, most: float, in_one_kernel: Any
+    function: Callable[..., Any],
+    pair: Array,
+    size: Array,
+    batch: Array,
+    others: Any,
+    most: float,
+    in_one_kernel: Any,
+    inner_products: Callable[[Array, Array], Array],
+    in_blocks: bool,
 ) -> tuple[Array, Array, Any]:
     """One step: `function((m, v, batch), (size, others))` returns ((x, v), size, others) for the next.
 
     `pair` holds yᵀ above vᵀ. The function sees m = y - size v instead of y: the retraction begins there, with half as
     many small products. `size` is cut so that no column of size v is longer than `most`. One pass finds the inner
-    products, one forms the results.
+    products (`inner_products`: of all rows of two matrices), one forms the results; `in_blocks` lets both take a
+    very long axis block by block.
     """
     twice, length = pair.shape
     rank, count = twice // 2, batch.shape[0]
@@ -146,18 +161,78 @@ def step(
         asked.append(True)
         return jnp.zeros((count, count), pair.dtype)
 
-    everything = jnp.concatenate([pair, batch])
+    in_blocks = in_blocks and length >= LEAST_BLOCKS * BLOCK
+    products, combination = (_products_in_blocks, _combination_in_blocks) if in_blocks else (_products, _combination)
     inner = jax.ShapeDtypeStruct((twice, twice + count), pair.dtype)
     jax.eval_shape(functools.partial(small, of_samples=noted), size, others, inner)
     # The barrier: inside a kernel the compiler would divide the product again.
-    inner = jax.lax.optimization_barrier((everything if asked else pair) @ everything.T)
+    inner = jax.lax.optimization_barrier(products(inner_products, bool(asked), pair, batch))
 
     def run(size: Array, others: Any, inner: Array) -> tuple[Array, Array, Any]:
         return small(size, others, inner[:twice], lambda: inner[twice:, twice:])
 
     coefficients, new, rest = in_one_kernel(run, size, others, inner)
     # Transposed in memory: the product with columns would take twice as long.
-    return jax.lax.optimization_barrier(coefficients.T) @ everything, new, rest
+    return combination(jax.lax.optimization_barrier(coefficients.T), pair, batch), new, rest
+
+
+def _products(inner_products: Callable[[Array, Array], Array], of_samples: bool, pair: Array, batch: Array) -> Array:
+    """The inner products of the pair's rows, and if asked for of the samples, with all rows."""
+    everything = jnp.concatenate([pair, batch])
+    return inner_products(everything if of_samples else pair, everything)
+
+
+def _combination(factor: Array, pair: Array, batch: Array) -> Array:
+    """`factor` times the pair above the batch."""
+    return factor @ jnp.concatenate([pair, batch])
+
+
+def _products_in_blocks(
+    inner_products: Callable[[Array, Array], Array], of_samples: bool, pair: Array, batch: Array
+) -> Array:
+    """The same, summed over blocks.
+
+    The library of products copies its operand as a whole. Of a very long one that is memory which the system hands out
+    and takes back in each step, at several times the cost of the product.
+    """
+
+    def added(total: Array, columns: Callable[[Array], Array], _: Any) -> Array:
+        return total + _products(inner_products, of_samples, columns(pair), columns(batch))
+
+    every = pair.shape[0] + batch.shape[0]
+    nothing = jnp.zeros((every if of_samples else pair.shape[0], every), pair.dtype)
+    return _over_blocks(added, nothing, pair.shape[1])
+
+
+def _combination_in_blocks(factor: Array, pair: Array, batch: Array) -> Array:
+    """The same, written over the pair block by block: no second array is held."""
+
+    def replaced(pair: Array, columns: Callable[[Array], Array], start: Any) -> Array:
+        block = _combination(factor, columns(pair), columns(batch))
+        return jax.lax.dynamic_update_slice_in_dim(pair, block, start, axis=1)
+
+    return _over_blocks(replaced, pair, pair.shape[1])
+
+
+def _over_blocks(function: Callable[[Array, Callable[[Array], Array], Any], Array], carry: Array, length: int) -> Array:
+    """`function(carry, columns, start)` for one block after another; `columns(a)` is the block of a."""
+
+    def at(carry: Array, start: Any, size: int) -> Array:
+        return function(carry, lambda a: jax.lax.dynamic_slice_in_dim(a, start, size, axis=1), start)
+
+    blocks, rest = divmod(length, BLOCK)
+    carry = jax.lax.fori_loop(0, blocks, lambda k, carry: at(carry, k * BLOCK, BLOCK), carry)
+    return at(carry, blocks * BLOCK, rest) if rest else carry
+
+
+def by_rows(a: Array, b: Array) -> Array:
+    """a bᵀ for XLA's library of products, which reads rows: a transpose in the program would be copied first."""
+    return jax.lax.dot_general(a, b, (((1,), (1,)), ((), ())))
+
+
+def by_columns(a: Array, b: Array) -> Array:
+    """a bᵀ for a kernel, whose own products read b by columns; of rows they would take one after another."""
+    return a @ b.T
 
 
 class Matrices(Protocol):

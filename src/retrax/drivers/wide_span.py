@@ -16,10 +16,16 @@ from retrax.drivers.span import Interpreter, Tall, as_matrix, product
 from retrax.typing import Array
 
 
-def step(function: Callable[..., Any], rows: Sequence[Array], others: Any) -> tuple[list[Array], Any]:
+def step(
+    function: Callable[..., Any],
+    rows: Sequence[Array],
+    others: Any,
+    inner_products: Callable[[Array, Array], Array],
+) -> tuple[list[Array], Any]:
     """`function(matrices, others)` returns (long results, other results), for the matrices whose transposes are `rows`.
 
-    The last one is a batch, which the function sees as it is. The long results are transposes too.
+    The last one is a batch, which the function sees as it is. The long results are transposes too. `inner_products`:
+    of all rows of two matrices.
     """
     length, dtype = rows[0].shape[1], rows[0].dtype
     shapes = [(length, one.shape[0]) for one in rows[:-1]] + [rows[-1].shape]
@@ -36,23 +42,29 @@ def step(function: Callable[..., Any], rows: Sequence[Array], others: Any) -> tu
     rehearsed: list[Basis] = []
 
     def rehearse(rows: Sequence[Array], others: Any) -> Any:
-        rehearsed.append(Basis(rows))
+        rehearsed.append(Basis(rows, inner_products))
         return run(rehearsed[0], others)
 
     jax.eval_shape(rehearse, list(rows), others)
     last = len(rows) - 1
-    return run(Basis(rows, sorted(rehearsed[0].used), (last, last) in rehearsed[0].known), others)
+    return run(Basis(rows, inner_products, sorted(rehearsed[0].used), (last, last) in rehearsed[0].known), others)
 
 
 class Basis:
     """Long matrices by their transposes, m×d each, and their inner products."""
 
-    def __init__(self, rows: Sequence[Array], together: Sequence[int] = (), with_last: bool = True) -> None:
+    def __init__(
+        self,
+        rows: Sequence[Array],
+        inner_products: Callable[[Array, Array], Array],
+        together: Sequence[int] = (),
+        with_last: bool = True,
+    ) -> None:
         """`together`: those whose inner products are found in one pass, and whose combinations in another.
 
         `with_last`: also the inner products of the last one with itself.
         """
-        self.rows, self.together = list(rows), tuple(together)
+        self.rows, self.together, self._inner_products = list(rows), tuple(together), inner_products
         self.sizes = [one.shape[0] for one in rows]
         self.known: dict[tuple[int, int], Array] = {}
         self.used: set[int] = set()
@@ -69,7 +81,8 @@ class Basis:
         ends = dict(zip(self.together, np.cumsum([self.sizes[i] for i in self.together]), strict=True))
         for piece in _pieces(left, self.sizes):
             first = ends[piece[0]] - self.sizes[piece[0]]
-            inner = jax.lax.optimization_barrier(self._stack[first : ends[piece[-1]]] @ self._stack[first:].T)
+            inner = self._inner_products(self._stack[first : ends[piece[-1]]], self._stack[first:])
+            inner = jax.lax.optimization_barrier(inner)
             for i in piece:
                 for j in self.together[self.together.index(piece[0]) :]:
                     rows, columns = ((ends[k] - self.sizes[k] - first, ends[k] - first) for k in (i, j))
@@ -89,8 +102,11 @@ class Basis:
         """Vᵢᵀ Vⱼ."""
         self._use(i, j)
         if (i, j) not in self.known:
-            self.known[i, j] = self.known[j, i].T if (j, i) in self.known else self.rows[i] @ self.rows[j].T
+            self.known[i, j] = self.known[j, i].T if (j, i) in self.known else self._products_of(i, j)
         return self.known[i, j]
+
+    def _products_of(self, i: int, j: int) -> Array:
+        return self._inner_products(self.rows[i], self.rows[j])
 
     def _use(self, *members: int) -> None:
         self.used |= {i for i in members if i < self._first}
