@@ -1,7 +1,7 @@
 """Time to accuracy as a user feels it, for more and more samples: from the call on, compiling included.
 
 Seconds until F lies within 10⁻², 10⁻³ and 10⁻⁴ of the first gap above the optimum; measuring F is outside the clock.
-Retrax runs untuned; learning rates of geoopt and GeoJAX are the best of six, found outside the clock on the smallest n.
+Retrax runs untuned; learning rates of geoopt and GeoJAX come from a grid, outside the clock, on the smallest n.
 A contender's way is recorded as it goes, and F is taken over the distinct samples only (see `arenas`).
 """
 

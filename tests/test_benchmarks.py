@@ -101,17 +101,25 @@ def test_one_contender_that_fails_does_not_end_the_others(benchmarks):
     assert [(row["name"], row["median_us"], row["ratio"]) for row in found["rows"]] == [("sound", 2.0, 1.0)]
 
 
-def arena(benchmarks, value=lambda x: float(x[0])):
+def arena(benchmarks, value=lambda x: float(x[0]), kind="centroid"):
     """F is the first entry; it starts at 1, and 0 is the optimum."""
     bank = np.arange(12, dtype=np.float32).reshape(4, 3)
     sums = lambda rows, x: (float(np.sum(rows @ x)), np.sum(rows, axis=0))  # noqa: E731
-    return benchmarks.arenas.Arena("any", "a problem", bank, None, np.ones(3), value, 0.0, sums, 5)
+    return benchmarks.arenas.Arena(kind, "a problem", bank, None, np.ones(3), value, 0.0, sums, 5)
 
 
 def test_times_are_those_of_the_first_value_at_each_goal_within_the_limit(benchmarks):
     trace = [(0.1, 9.0), (0.2, 0.005), (0.3, 4.0), (0.9, 0.0005), (1.1, 0.0)]
     found = arena(benchmarks).times(iter([(seconds, [value]) for seconds, value in trace]), 1.0)
     assert found == [0.2, 0.9, None]
+
+
+def test_a_point_off_the_manifold_gains_nothing(benchmarks):
+    entered = arena(benchmarks, lambda x: 2 - float(np.sum(x**2)), "pca")
+    entered = dataclasses.replace(entered, start=np.zeros((3, 1)), optimum=1.0)
+    assert entered.value(np.full((3, 1), 9.0)) < entered.optimum
+    exact = entered._measured(np.full((3, 1), 9.0))
+    assert exact == pytest.approx(1.0, abs=1e-12)
 
 
 def test_samples_are_equally_many_copies_of_each_in_memory_and_in_a_file(benchmarks, tmp_path):
