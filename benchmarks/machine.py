@@ -18,7 +18,7 @@ def describe() -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "memory_gb": round(_memory() / 2**30, 1),
+        "memory_gb": round(memory() / 2**30, 1),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "load_average": round(os.getloadavg()[0], 2),
@@ -42,7 +42,8 @@ def _processor() -> str:
     return platform.processor() or "unknown"
 
 
-def _memory() -> int:
+def memory() -> int:
+    """Bytes of this machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

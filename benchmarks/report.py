@@ -146,7 +146,7 @@ _OURS = "retrax"
 
 
 def _race(label: str, race: dict[str, Any]) -> str:
-    """Seconds to each target, for each n; and from which n on retrax is first."""
+    """Seconds to each target, for each n; who is first from which n on; and what was left out."""
     names = list(dict.fromkeys(name for row in race["rows"] for name in row["seconds"]))
     rows = []
     for row in race["rows"]:
@@ -155,32 +155,43 @@ def _race(label: str, race: dict[str, Any]) -> str:
             cells = [found, "", ""] if isinstance(found, str) else [_reached(s, race["limit"]) for s in found]
             rows.append([f"{row['n']:,}".replace(",", " ") if name == names[0] else "", name, *cells])
     text = _table(["n", "", *(f"to {target:g}" for target in race["targets"])], rows)
-    told = " ".join(_crossing(race, name) for name in names if name.startswith(_OURS))
-    return f"### From the call to an accuracy, in seconds: {label}\n\n{text}\n\n{told}"
+    notes = "".join(f"\n\n{note}." for note in race.get("notes", ()))
+    return f"### From the call to an accuracy, in seconds: {label}\n\n{text}\n\n{_crossings(race, names)}{notes}"
 
 
 def _reached(seconds: float | None, limit: float) -> str:
     return f"not within {limit:g} s" if seconds is None else number(seconds)
 
 
-def _crossing(race: dict[str, Any], ours: str) -> str:
-    """From which n on `ours` is ahead of all others that are not retrax, for each target."""
-    told = []
+def _crossings(race: dict[str, Any], names: list[str]) -> str:
+    """From which n on the first one sees no need to look at all samples in every step; and from which on it is ours."""
+    ours = [name for name in names if name.startswith(_OURS)]
+    peers = [name for name in names if name not in ours]
+    sparing = [name for name in names if name not in race.get("passes", ())]
+    rows = []
     for k, target in enumerate(race["targets"]):
-        first = []
-        for row in race["rows"]:
-            times = {
-                name: seconds[k]
-                for name, seconds in row["seconds"].items()
-                if not isinstance(seconds, str)
-                and seconds[k] is not None
-                and (name == ours or name[: len(_OURS)] != _OURS)
-            }
-            if times and min(times, key=lambda name: times[name]) == ours:
-                first.append(row["n"])
-        held = [n for n in first if all(row["n"] in first for row in race["rows"] if row["n"] >= n)]
-        told.append(f"to {target:g} from n = {min(held):g} on" if held else f"to {target:g} at no n shown")
-    return f"{ours} is first: {'; '.join(told)}."
+        firsts = [_first(row["seconds"], names, k) for row in race["rows"]]
+        any_of_them = _from(race, [first in sparing for first in firsts])
+        mine = [
+            _from(race, [_first(row["seconds"], [*peers, name], k) == name for row in race["rows"]]) for name in ours
+        ]
+        rows.append([f"to {target:g}", any_of_them, *mine, firsts[-1] or "nobody"])
+    header = ["first", "a stochastic method", *ours, "at the largest n"]
+    return "From which n on:\n\n" + _table(header, rows)
+
+
+def _first(seconds: dict[str, Any], names: list[str], k: int) -> str | None:
+    """Who of them reaches target k first."""
+    times = {name: found[k] for name, found in seconds.items() if name in names and not isinstance(found, str)}
+    arrived = {name: time for name, time in times.items() if time is not None}
+    return min(arrived, key=lambda name: arrived[name]) if arrived else None
+
+
+def _from(race: dict[str, Any], holds: list[bool]) -> str:
+    """The smallest n from which on it holds for all n shown."""
+    counts = [row["n"] for row in race["rows"]]
+    held = [n for i, n in enumerate(counts) if all(holds[i:])]
+    return f"n = {held[0]:g}" if held else "at no n shown"
 
 
 def _joint(joint: dict[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+_TO_TEN_MILLION = (10_000, 100_000, 1_000_000, 10_000_000)
+
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
@@ -37,11 +39,12 @@ class Sizes:
     race_mapped: int = 1_000_000
     """From so many samples on they are in a file."""
     race_pca: dict[int, tuple[int, ...]] = dataclasses.field(
-        default_factory=lambda: {100: (10_000, 100_000, 1_000_000, 10_000_000), 784: (10_000, 100_000, 1_000_000)}
+        default_factory=lambda: dict.fromkeys((100, 784), _TO_TEN_MILLION)
     )
-    race_robust: tuple[int, tuple[int, ...]] = (100, (10_000, 100_000, 1_000_000))
-    race_centroid: tuple[int, tuple[int, ...]] = (10, (10_000, 100_000, 1_000_000))
-    race_joint: tuple[int, tuple[int, ...]] = (43, (10_000, 100_000))
+    """For each d the numbers of samples, each a multiple of the smallest; a file that does not fit is left out."""
+    race_robust: tuple[int, tuple[int, ...]] = (100, _TO_TEN_MILLION)
+    race_centroid: tuple[int, tuple[int, ...]] = (10, _TO_TEN_MILLION)
+    race_joint: tuple[int, tuple[int, ...]] = (43, _TO_TEN_MILLION)
     scale_rows: tuple[int, ...] = (10_000, 100_000, 1_000_000)
 
 
@@ -62,9 +65,6 @@ BRIEF = Sizes(
     accuracy_steps=20_000,
     eager_budget=5.0,
     race_seconds=5.0,
-    race_centroid=(10, (10_000, 100_000)),
-    race_robust=(100, (10_000, 100_000)),
-    race_joint=(43, (10_000,)),
 )
 QUICK = Sizes(
     name="quick",

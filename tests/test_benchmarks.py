@@ -1,11 +1,14 @@
 """The benchmark suite runs at tiny sizes, and what it writes can be read."""
 
+import dataclasses
 import json
 import os
 import pathlib
 import subprocess
 import sys
+import time
 
+import numpy as np
 import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -76,6 +79,8 @@ def test_an_unknown_suite_is_refused():
 def benchmarks(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
     import benchmarks
+    import benchmarks.arenas
+    import benchmarks.racers
     import benchmarks.races
     import benchmarks.report
     import benchmarks.timing
@@ -96,15 +101,87 @@ def test_one_contender_that_fails_does_not_end_the_others(benchmarks):
     assert [(row["name"], row["median_us"], row["ratio"]) for row in found["rows"]] == [("sound", 2.0, 1.0)]
 
 
+def arena(benchmarks, value=lambda x: float(x[0]), kind="centroid"):
+    """F is the first entry; it starts at 1, and 0 is the optimum."""
+    bank = np.arange(12, dtype=np.float32).reshape(4, 3)
+    sums = lambda rows, x: (float(np.sum(rows @ x)), np.sum(rows, axis=0))  # noqa: E731
+    return benchmarks.arenas.Arena(kind, "a problem", bank, None, np.ones(3), value, 0.0, sums, 5)
+
+
 def test_times_are_those_of_the_first_value_at_each_goal_within_the_limit(benchmarks):
-    trace = iter([(0.1, 9.0), (0.2, 0.5), (0.3, 4.0), (0.9, 0.05), (1.1, 0.0)])
-    assert benchmarks.races._times(trace, [1.0, 0.1, 0.01], 1.0) == [0.2, 0.9, None]
+    trace = [(0.1, 9.0), (0.2, 0.005), (0.3, 4.0), (0.9, 0.0005), (1.1, 0.0)]
+    found = arena(benchmarks).times(iter([(seconds, [value]) for seconds, value in trace]), 1.0)
+    assert found == [0.2, 0.9, None]
 
 
-def test_a_race_tells_from_which_n_on_each_of_ours_wins(benchmarks):
+def test_a_point_off_the_manifold_gains_nothing(benchmarks):
+    entered = arena(benchmarks, lambda x: 2 - float(np.sum(x**2)), "pca")
+    entered = dataclasses.replace(entered, start=np.zeros((3, 1)), optimum=1.0)
+    assert entered.value(np.full((3, 1), 9.0)) < entered.optimum
+    exact = entered._measured(np.full((3, 1), 9.0))
+    assert exact == pytest.approx(1.0, abs=1e-12)
+
+
+def test_samples_are_equally_many_copies_of_each_in_memory_and_in_a_file(benchmarks, tmp_path):
+    bank = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
+    mapped = benchmarks.arenas.drawn(bank, 20, tmp_path / "samples.npy")
+    assert isinstance(mapped, np.memmap)
+    np.testing.assert_array_equal(mapped, benchmarks.arenas.drawn(bank, 20, None))
+    rows, counts = np.unique(mapped, axis=0, return_counts=True)
+    np.testing.assert_array_equal(rows, np.unique(bank, axis=0))
+    assert set(counts) == {5}
+
+
+def test_a_file_larger_than_half_of_the_free_disk_is_not_written(benchmarks, tmp_path):
+    bank = np.zeros((1, 1000), dtype=np.float32)
+    assert benchmarks.arenas.too_large(bank, 10, tmp_path / "samples.npy") == ""
+    assert "more than half" in benchmarks.arenas.too_large(bank, 10**15, tmp_path / "samples.npy")
+
+
+def test_a_rate_that_breaks_down_is_not_chosen(benchmarks):
+    def run(rate):
+        if rate > 0.05:
+            raise FloatingPointError
+        yield 1 - rate, [0.0]
+
+    assert arena(benchmarks).rate("theirs", run, 2.0) == 0.03
+
+
+def test_a_call_without_a_clock_is_given_up(benchmarks):
+    begin = time.perf_counter()
+    with benchmarks.racers._given_up_after(0.1):
+        while time.perf_counter() - begin < 20:
+            pass
+    assert time.perf_counter() - begin < 10
+
+
+@pytest.mark.parametrize("kind", ["pca", "robust", "centroid", "joint"])
+def test_gradients_for_full_passes_are_the_differences_of_f(benchmarks, kind):
+    from benchmarks import arenas
+
+    found = {"pca": (30, 6, 2), "robust": (30, 6, 2), "centroid": (30, 3), "joint": (30, 3)}[kind]
+    entered = getattr(arenas, kind)(*found)
+    entered = dataclasses.replace(entered, data=entered.bank.astype(float))
+    x = entered.start.astype(float)
+    u = np.random.default_rng(0).standard_normal(x.shape)
+    if kind == "centroid":  # along a symmetric direction; its gradient is the Riemannian one, paired by x⁻¹·x⁻¹
+        u = u + u.T
+    value, gradient = entered.full(x)
+    if kind == "centroid":
+        inverse = np.linalg.inv(x)
+        gradient = inverse @ gradient @ inverse
+    assert value == pytest.approx(entered.value(x), rel=1e-6)
+    step = 1e-6
+    difference = (entered.full(x + step * u)[0] - entered.full(x - step * u)[0]) / (2 * step)
+    assert np.sum(gradient * u) == pytest.approx(difference, rel=1e-4, abs=1e-6)
+
+
+def test_a_race_tells_from_which_n_on_stochastic_methods_and_each_of_ours_win(benchmarks):
     race = {
         "targets": (0.1, 0.01, 0.001),
         "limit": 5.0,
+        "passes": ["theirs"],
+        "notes": ["n = 10000 was left out: too large"],
         "rows": [
             {
                 "n": 100,
@@ -116,5 +193,8 @@ def test_a_race_tells_from_which_n_on_each_of_ours_wins(benchmarks):
     text = benchmarks.report._race("a problem", race)
     assert "| 100 | retrax | 1 | 2 | not within 5 s |" in text
     assert "|  | theirs | failed: ValueError |  |  |" in text
-    assert "retrax is first: to 0.1 from n = 1000 on; to 0.01 from n = 100 on; to 0.001 at no n shown." in text
-    assert "retrax, x is first: to 0.1 at no n shown" in text
+    assert "| first | a stochastic method | retrax | retrax, x | at the largest n |" in text
+    assert "| to 0.1 | n = 100 | n = 1000 | at no n shown | retrax |" in text
+    assert "| to 0.01 | n = 100 | n = 100 | at no n shown | retrax |" in text
+    assert "| to 0.001 | at no n shown | at no n shown | at no n shown | nobody |" in text
+    assert text.endswith("n = 10000 was left out: too large.")

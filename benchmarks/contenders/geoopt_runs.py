@@ -21,8 +21,11 @@ def steps_of(case: Case, optimizer: str, steps: int, batch: int, learning_rate: 
     return run
 
 
-def stepper(case: Case, optimizer: str, learning_rate: float) -> tuple[Callable[[Any], None], Any]:
-    """A function that takes one step on the samples with given numbers, and the parameter it moves."""
+def stepper(case: Any, optimizer: str, learning_rate: float) -> tuple[Callable[[Any], None], Any]:
+    """A function that takes one step on the samples with given numbers, and the parameter it moves.
+
+    Of the case it reads `kind`, `data` and `start`.
+    """
     import geoopt
     import torch
 
@@ -55,6 +58,8 @@ def _loss(kind: str) -> Callable[[Any, Any], Any]:
 
     if kind == "pca":
         return lambda x, batch: -(batch @ x).square().sum(-1).mean()
+    if kind == "robust":
+        return lambda x, batch: (1 + (batch - (batch @ x) @ x.mT).square().sum(-1)).sqrt().mean()
     if kind == "joint":
         return lambda x, batch: -(x * (batch @ x)).sum(-2).square().sum(-1).mean()
     return centroid

@@ -66,6 +66,11 @@ def bounded(u: Array, most: float) -> Array:
     return namespace(u).clip(u, -most, most)
 
 
+def formed(u: Array) -> Array:
+    """u itself, not known by its parts only: where these nearly cancel, their inner products would not tell u's."""
+    return jax.lax.optimization_barrier(u) if is_traced(u) else u
+
+
 def plus_scaled(u: Array, factor: Any, v: Array) -> Array:
     """u + factor · v; in PyTorch one call, for a new large array costs more there than the arithmetic."""
     if is_torch(u) and isinstance(factor, float | int):

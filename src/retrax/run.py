@@ -33,6 +33,9 @@ from retrax.typing import Point, Step
 SECONDS_PER_STRETCH = 0.25
 """So long a stretch of steps should take: a run answers to Ctrl-C, and its bar moves, between two of them."""
 
+FEW_STEPS, SECONDS_OF_FEW = 8, 1.0
+"""So few steps may take longer: of a large point, beginning and ending a stretch costs as much as several steps."""
+
 Reason = tuple[Status, str]
 """How a run ends, and that in words."""
 
@@ -210,7 +213,7 @@ class Run:
         seconds = time.perf_counter() - start
         self._seconds += seconds
         if not stretch.restart:
-            self._pace = max(1, min(10**6, int(SECONDS_PER_STRETCH * stretch.count / max(seconds, 1e-9))))
+            self._pace = _pace(stretch.count, seconds)
 
     def _compile(self, stretch: Stretch) -> float:
         """Compile, outside the clock, what such a stretch needs, if that is new; returns the seconds it took."""
@@ -462,3 +465,10 @@ class Run:
             )
         columns = [list(column) if column.ndim > 1 else column.tolist() for column in saved.arrays[len(leaves) :]]
         return [dict(zip(facts["history"], row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _pace(count: int, seconds: float) -> int:
+    """The most steps in the next stretch, after one of `count` steps."""
+    per_second = count / max(seconds, 1e-9)
+    few = min(FEW_STEPS, int(SECONDS_OF_FEW * per_second))
+    return max(1, few, min(10**6, int(SECONDS_PER_STRETCH * per_second)))

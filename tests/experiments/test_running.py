@@ -32,6 +32,10 @@ def start(out, *more):
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+#: Minutes of steps: a command that a test interrupts must not end by itself.
+LONG = ("--epochs", "1000000")
+
+
 def end(process, timeout=None):
     """(exit code, standard error) of a process that has ended or will."""
     _, errors = process.communicate(timeout=timeout)
@@ -199,7 +203,7 @@ def test_killed_half_way_and_run_again_gives_the_same_numbers(tmp_path, undistur
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="children are found in /proc")
 def test_workers_end_with_a_killed_parent(tmp_path):
-    process = start(tmp_path / "out", "--jobs", "2", "--epochs", "2000")
+    process = start(tmp_path / "out", "--jobs", "2", *LONG)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     deadline = time.monotonic() + 60
     while len(workers := children.read_text().split()) < 3 and time.monotonic() < deadline:  # and a resource tracker
@@ -229,7 +233,7 @@ def test_two_processes_give_the_same_numbers_as_one(tmp_path, undisturbed):
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_says_that_it_continues(tmp_path, jobs):
-    process = start(tmp_path / "out", "--jobs", jobs, "--epochs", "2000")
+    process = start(tmp_path / "out", "--jobs", jobs, *LONG)
     line = process.stderr.readline()
     assert b"tiny" in line
     time.sleep(2)

@@ -9,11 +9,14 @@ import pytest
 
 import retrax as rx
 from retrax._precision import precision
-from retrax.drivers import span
+from retrax.drivers import grouping, span, wide_span
 from retrax.drivers.jax import LOOP_OPTIONS, JaxDriver, _advance
 from retrax.drivers.programs import compiled
+from retrax.estimators import Plain, RecursiveMomentum
 from retrax.problems import pca
+from retrax.scalings import RASA, Coordinatewise, Identity
 from retrax.sources import Samples
+from retrax.step_sizes import DistanceOverGradients
 
 D, R, B = 120, 4, 5
 DATA = np.random.default_rng(0).standard_normal((60, D)) * np.linspace(2, 0.1, D)
@@ -78,6 +81,25 @@ METHODS = {
 }
 
 
+WIDE = {
+    "rsgd": rx.rsgd(0.05),
+    "crmsprop": rx.crmsprop(0.01),
+    "crmsprop, unbiased": rx.Method(Plain(), Coordinatewise(0.9, 1e-8, unbiased=True), rx.schedules.power(0.01, -0.5)),
+    "ramsgrad": rx.ramsgrad(0.05),
+    "rasa, rows": rx.rasa(0.01, sides="L"),
+    "rasa, columns": rx.rasa(0.01, sides="R"),
+    "rasa": rx.rasa(0.01),
+    "rdog": rx.rdog(),
+    "rdowg": rx.rdowg(),
+    "nrdog": rx.nrdog(),
+    "rsvrg": rx.rsvrg(0.05),
+    "rspider": rx.rspider(0.05),
+    "rsrm, scaled": rx.Method(
+        RecursiveMomentum(rx.schedules.constant(0.3)), RASA(0.9, 1e-8), rx.schedules.constant(0.01)
+    ),
+}
+
+
 def assert_same(found, expected, tolerance):
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * max(1, np.max(np.abs(b))))
@@ -101,6 +123,46 @@ def test_every_estimator_takes_the_same_steps(method):
     assert_same(found, run(problem, METHODS[method], (40,), in_span=False)[0], 1e-9)
 
 
+@pytest.mark.parametrize(
+    ("method", "manifold"),
+    [
+        *((method, "Grassmann") for method in WIDE),
+        *(
+            (method, manifold)
+            for method in ("rasa", "rsvrg")
+            for manifold in ("Grassmann, QR", "Grassmann, geodesics", "Stiefel, isometric")
+        ),
+    ],
+)
+def test_methods_that_start_from_more_take_the_same_steps(method, manifold):
+    """In one kernel, since d is small; the state, with all that methods remember, is the same too."""
+    problem = rx.Problem(residual, MANIFOLDS[manifold], DATA)
+    found, form = run(problem, WIDE[method], (12,))
+    assert form.wide
+    assert_same(found, run(problem, WIDE[method], (12,), in_span=False)[0], 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("method", "loss"), [*((method, residual) for method in WIDE), ("rsgd", sparse), ("rasa", sparse)]
+)
+def test_long_matrices_with_their_small_parts_in_kernels(loss, method):
+    """The same beyond the sizes of one kernel, also for a loss that looks at entries."""
+    data = np.tile(DATA, 2)[:, : 2 * D - 30]
+    problem = rx.Problem(loss, rx.Stiefel(2 * D - 30, R), data)
+    found, form = run(problem, WIDE[method], (12,))
+    assert form.wide
+    assert form.small_kernel
+    assert_same(found, run(problem, WIDE[method], (12,), in_span=False)[0], 1e-9)
+
+
+def test_a_distance_is_as_exact_as_of_the_matrices_themselves():
+    """Inner products of nearly equal points would tell their distance to √ε only, 3e-4 in single precision."""
+    problem = rx.Problem(residual, MANIFOLDS["Grassmann"], DATA)
+    method = rx.Method(Plain(), Identity(), DistanceOverGradients(1e-9))
+    state = run(problem, method, (1,), dtype="float32")[0][1]
+    assert state.step_size.farthest < 1e-6
+
+
 def test_single_precision():
     problem = rx.Problem(residual, MANIFOLDS["Grassmann"], DATA)
     found, form = run(problem, METHODS["rsrm"], (200,), dtype="float32")
@@ -108,6 +170,30 @@ def test_single_precision():
     assert found[0].dtype == np.float32
     assert problem.manifold.violation(found[0]) < 1e-6
     assert_same(found, run(problem, METHODS["rsrm"], (200,), in_span=False, dtype="float32")[0], 1e-3)
+
+
+@pytest.mark.parametrize("method", ["crmsprop", "ramsgrad", "rdog", "rsvrg"])
+def test_the_wide_span_in_single_precision(method):
+    problem = rx.Problem(residual, MANIFOLDS["Grassmann"], DATA)
+    found, form = run(problem, WIDE[method], (100,), dtype="float32")
+    assert form.wide
+    assert problem.manifold.violation(found[0]) < 1e-6
+    assert_same(found, run(problem, WIDE[method], (100,), in_span=False, dtype="float32")[0], 3e-3)
+
+
+@pytest.mark.parametrize("method", ["rsgd", "crmsprop", "rsvrg"])
+def test_a_wide_run_is_the_same_to_the_bit_however_it_is_cut(method):
+    problem = rx.Problem(residual, MANIFOLDS["Grassmann"], DATA)
+    whole, parts = run(problem, WIDE[method], (12,))[0], run(problem, WIDE[method], (5, 1, 6))[0]
+    for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_wide_steps_of_no_sensible_length_stay_on_the_manifold():
+    problem = rx.Problem(residual, MANIFOLDS["Grassmann"], DATA)
+    (x, _), form = run(problem, rx.rsgd(1e12))
+    assert form.wide
+    assert problem.manifold.violation(x) < 1e-6
 
 
 @pytest.mark.parametrize("loss", [sparse, cut])
@@ -173,3 +259,68 @@ def test_what_coefficients_do_not_tell_is_refused(function):
     x = jnp.ones((30, 3))
     with pytest.raises(span.OutOfSpanError):
         span.in_span(lambda basis, _: function(basis[0]), [x], (), lambda i, j: x.T @ x)
+
+
+def beyond():
+    """Programs that need the matrices themselves."""
+    return {
+        "entries": lambda x, y, b: jnp.tanh(x) * y + jnp.sqrt(y**2 + 1),
+        "rows": lambda x, y, b: x * jnp.mean(y * y, axis=1, keepdims=True) ** -0.25,
+        "columns": lambda x, y, b: x / jnp.sqrt(jnp.mean(y * y, axis=0, keepdims=True)),
+        "a number": lambda x, y, b: x / jnp.sum(y * y, keepdims=True),
+        "then combined": lambda x, y, b: jnp.abs(x) - y @ (y.T @ jnp.abs(x)) + b.T @ (b @ x),
+        "part of the rows": lambda x, y, b: y * jnp.sum(x[:7]),
+        "chosen": lambda x, y, b: jnp.where(x > 0, x, y),
+        "turned": lambda x, y, b: (jnp.exp(x.T) @ jnp.ones((30, 2)) @ jnp.ones((2, 30))).T + y,
+        "a constant": lambda x, y, b: jnp.ones((30, 3)),
+    }
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("name", [*programs(), *beyond()])
+def test_programs_beyond_a_span(name, grouped):
+    function = (programs() | beyond())[name]
+    generator = np.random.default_rng(2)
+    with jax.enable_x64(True):
+        arrays = [jnp.asarray(generator.standard_normal(shape)) for shape in ((30, 3), (30, 3), (5, 30))]
+        expected = function(*arrays)
+
+        def step(x, y, b):
+            def small_or_long(matrices, _):
+                found = function(*matrices)
+                return ([found], ()) if 30 in jnp.shape(found) else ([matrices[0]], found)
+
+            return wide_span.step(small_or_long, [x.T, y.T, b], (), span.by_rows)
+
+        run = grouping.in_small_kernels(step, 30) if grouped else step
+        (rows,), small = jax.jit(run)(*arrays)
+        np.testing.assert_allclose(rows.T if 30 in expected.shape else small, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_very_long_axis_is_taken_in_blocks(monkeypatch):
+    length, count = 40 * 8 + 3, 4
+    monkeypatch.setattr(span, "BLOCK", 8)
+    rng = np.random.default_rng(3)
+    pair, batch, factor = (rng.standard_normal(shape) for shape in ((6, length), (count, length), (6, 6 + count)))
+    with jax.enable_x64(True):
+        for of_samples in (False, True):
+            blocks = span._products_in_blocks(span.by_rows, of_samples, jnp.asarray(pair), jnp.asarray(batch))
+            whole = span._products(span.by_rows, of_samples, jnp.asarray(pair), jnp.asarray(batch))
+            np.testing.assert_allclose(blocks, whole, rtol=1e-12, atol=1e-12)
+        blocks = span._combination_in_blocks(*map(jnp.asarray, (factor, pair, batch)))
+        np.testing.assert_allclose(blocks, factor @ np.concatenate([pair, batch]), rtol=1e-12, atol=1e-12)
+
+
+def test_steps_along_a_very_long_axis_hold_no_copy_of_all_they_start_from(monkeypatch):
+    length = 2003
+    pair = 2 * R * length * 8  # bytes
+    problem = rx.Problem(residual, rx.Grassmann(length, R), np.random.default_rng(4).standard_normal((60, length)))
+    monkeypatch.setattr(span, "BLOCK", 50)
+    found, form = run(problem, METHODS["rsrm"])
+    assert form.in_span
+    assert_same(found, run(problem, METHODS["rsrm"], in_span=False)[0], 1e-11)
+    with precision("float64"):
+        driver = JaxDriver(problem, METHODS["rsrm"], "float64")
+        x, state = driver.start(problem.initial_point(0))
+        program, _ = driver._loop(driver.method, x, state, Samples(None, np.zeros((7, B), np.int32)), 2, 7)
+    assert program.memory_analysis().temp_size_in_bytes < 2 * pair

@@ -17,7 +17,7 @@ import numpy as np
 
 from retrax import _kernel
 from retrax._kernel import in_one_kernel
-from retrax.drivers import kernel, span
+from retrax.drivers import grouping, kernel, span, wide_span
 from retrax.drivers.base import Figures, Means, figures
 from retrax.drivers.devices import Devices, OneDevice, SeveralDevices, SplitMean, SplitRows, devices_of, whole
 from retrax.drivers.partwise import AtOnePoint, PartwiseMean, stacked
@@ -44,6 +44,8 @@ class Form:
     """Whether the loop is one kernel only if another process could compile it."""
     in_span: bool = False
     """Whether steps are taken in the span of what they start from."""
+    wide: bool = False
+    """Whether that span is of all that is long in the state, and not only of a point and a direction."""
     small_kernel: bool = False
     """Whether what is small in a span is one kernel, where the loop is too large for one."""
     in_turn: bool = False
@@ -102,7 +104,7 @@ def advance(
 
 def _advance_in_span(
     objective: Objective,
-    small_kernel: bool,
+    form: Form,
     data: Batch | None,
     method: Method,
     x: Point,
@@ -134,13 +136,84 @@ def _advance_in_span(
     def body(i: Any, carry: Any) -> Any:
         pair, size, memories = carry
         others = (method, memories, _number(first, i, dtype))
-        small = in_one_kernel if small_kernel else lambda function, *arguments: function(*arguments)
-        return span.step(step, pair, size, _fetch(data, batches, i), others, most, small)
+        small = in_one_kernel if form.small_kernel else lambda function, *arguments: function(*arguments)
+        products = span.by_columns if form.one_kernel else span.by_rows
+        # Elsewhere the long axis is split over devices, across which blocks would lie.
+        in_blocks = isinstance(form.devices, OneDevice) and not form.one_kernel
+        return span.step(step, pair, size, _fetch(data, batches, i), others, most, small, products, in_blocks)
 
     start = jnp.concatenate([state.last.point.T, state.last.vector.T]), state.last.size, tuple(state[1:])
     pair, size, memories = jax.lax.fori_loop(0, count, body, start)
     last = Step(pair[:rank].T, pair[rank:].T, size)
     return retracted(last), State(last, *memories)
+
+
+def _advance_in_wide_span(
+    objective: Objective,
+    form: Form,
+    data: Batch | None,
+    method: Method,
+    x: Point,
+    state: State,
+    batches: Batch,
+    first: Any,
+    count: Any,
+) -> tuple[Point, State]:
+    """The same steps, each from the point itself and all else that is long in the state."""
+    objective = dataclasses.replace(objective, at_once=False)
+    manifold, dtype = CutByColumns(objective.manifold), x.dtype
+    leaves, structure = jax.tree.flatten((x, state))
+    is_long = [leaf.ndim == 2 and leaf.shape[0] == x.shape[0] for leaf in leaves]
+
+    def step(matrices: Any, others: Any) -> tuple[Any, Any]:
+        (*long, batch), (small, method, t) = matrices, others
+        before = jax.tree.unflatten(structure, _merged(is_long, long, small))
+        found = method.step(manifold, BatchOracle(objective, batch), *before, t)
+        return _divided(is_long, jax.tree.leaves(found))
+
+    def one_step(rows: Any, small: Any, batch: Any, t: Any) -> Any:
+        products = span.by_columns if form.one_kernel else span.by_rows
+        return wide_span.step(step, [*rows, batch], (small, method, t), products)
+
+    one: Any = grouping.in_small_kernels(one_step, x.shape[0]) if form.small_kernel else one_step
+
+    def body(i: Any, carry: Any) -> Any:
+        return one(*carry, _fetch(data, batches, i), _number(first, i, dtype))
+
+    long, small = _divided(is_long, leaves)
+    rows, small = jax.lax.fori_loop(0, count, body, ([one.T for one in long], small))
+    return jax.tree.unflatten(structure, _merged(is_long, [one.T for one in rows], small))
+
+
+class CutByColumns:
+    """A manifold whose retraction cuts vectors by the lengths of columns; coefficients do not tell those of entries."""
+
+    def __init__(self, manifold: Any) -> None:
+        self._manifold = manifold
+
+    def __getattr__(self, name: str) -> Any:
+        """The manifold's."""
+        return getattr(self._manifold, name)
+
+    def retract(self, x: Array, u: Array) -> Array:
+        """The manifold's, of a vector of sensible length."""
+        orthonormalise = getattr(self._manifold, "orthonormalise", None)
+        if orthonormalise is None:
+            return self._manifold.retract(x, u)
+        most, longest = _orthonormal.longest_step(x), jnp.sqrt(jnp.max(jnp.sum(u * u, axis=0)))
+        return orthonormalise(x + jnp.where(longest > most, most / longest, 1) * u)
+
+
+def _divided(chosen: list[bool], leaves: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The chosen ones, and the others."""
+    pairs = list(zip(leaves, chosen, strict=True))
+    return [leaf for leaf, is_chosen in pairs if is_chosen], [leaf for leaf, is_chosen in pairs if not is_chosen]
+
+
+def _merged(chosen: list[bool], ones: list[Any], others: list[Any]) -> list[Any]:
+    """What was divided."""
+    first, second = iter(ones), iter(others)
+    return [next(first if is_chosen else second) for is_chosen in chosen]
 
 
 def _advance(
@@ -159,8 +232,10 @@ def _advance(
 
     def run(data: Batch, *others: Any) -> tuple[Point, State]:
         local, data, batches = form.devices.steps(objective, data, others[3])
-        steps = functools.partial(_advance_in_span, local, form.small_kernel) if form.in_span else None
-        steps = steps or functools.partial(advance, local)
+        steps = functools.partial(advance, local)
+        if form.in_span:
+            in_span = _advance_in_wide_span if form.wide else _advance_in_span
+            steps = functools.partial(in_span, local, form)
         arguments = (data, *others[:3], batches, *others[4:])
         return in_one_kernel(steps, *arguments) if form.one_kernel else steps(*arguments)
 
@@ -263,8 +338,9 @@ def _with_data(mean: Any, data: Batch) -> Any:
 # A step is made of operations so small that handing one to another thread costs more than doing it.
 LOOP_OPTIONS = {
     "xla_cpu_multi_thread_eigen": False,
-    # The gather of a batch would go to the thread pool, which costs more than the gather.
-    "xla_disable_hlo_passes": "cpu-parallel-task-assigner",
+    # The first would hand the gather of a batch to the thread pool, which costs more than the gather. The second makes
+    # aᵀ b a product that reads a by columns, which XLA leaves to a library of half the speed: copying aᵀ costs less.
+    "xla_disable_hlo_passes": "cpu-parallel-task-assigner,transpose-folding",
     **_kernel.COMPILER_OPTIONS,
 }
 
@@ -440,25 +516,34 @@ class JaxDriver:
 
         if isinstance(self.form.devices, SplitRows):
             found = kernel.Fit(False, "devices exchange inner products, which a kernel cannot do")
-            with contextlib.suppress(span.OutOfSpanError):
-                if _worth_a_span(method, data, x, state, indices) and text(in_span=True):
-                    return self._with(in_span=True), found
+            for wide in _worthwhile_spans(method, data, x, state, indices):
+                with contextlib.suppress(span.OutOfSpanError):
+                    if text(in_span=True, wide=wide):
+                        return self._with(in_span=True, wide=wide), found
             return self.form, found
-        if _worth_a_span(method, data, x, state, indices):
+        for wide in _worthwhile_spans(method, data, x, state, indices):
             with contextlib.suppress(span.OutOfSpanError):
-                found = kernel.verdict(lambda: text(in_span=True, one_kernel=True), data, x, indices)
-                small = not found.fits and x.shape[1] <= _kernel.LARGEST and kernel.is_known(text(in_span=True))
-                return self._with(in_span=True, one_kernel=found.fits, small_kernel=small, in_turn=True), found
+                choices = {"in_span": True, "wide": wide}
+                found = kernel.verdict(lambda: text(one_kernel=True, **choices), data, x, indices)  # noqa: B023
+                small = not found.fits and x.shape[1] <= _kernel.LARGEST and kernel.is_known(text(**choices))
+                return self._with(one_kernel=found.fits, small_kernel=small, in_turn=True, **choices), found
         if not kernel.is_tried(self.objective):
-            if self.form.several:
-                return self.form, kernel.Fit(
-                    False, "a loss that has not been tried: the runs of the sweep step together"
-                )
-            found = kernel.promise(data, x, indices)
-            return self._with(one_kernel=found.fits, on_trial=found.fits), found
+            return self._on_trial(data, x, indices)
         found = kernel.verdict(lambda: text(one_kernel=True), data, x, indices)
         turns = found.fits and self.objective.loss not in kernel.FILLS_LANES
         return self._with(one_kernel=found.fits and (turns or not self.form.several), in_turn=turns), found
+
+    def _on_trial(self, data: Any, x: Point, indices: Any) -> tuple[Form, kernel.Fit]:
+        """One kernel, if another process can compile it, for a loss whose gradient alone speaks not against it."""
+        if self.form.several:
+            return self.form, kernel.Fit(False, "a loss that has not been tried: the runs of the sweep step together")
+        found = kernel.promise(data, x, indices)
+        if found.fits:
+            batch = jax.eval_shape(_fetch, data, indices, 0)
+            gradient = jax.jit(self.objective.gradient).lower(x, batch).as_text()
+            objection = kernel.objection(gradient, kernel.LONGEST_GRADIENT)
+            found = kernel.Fit(False, f"the loss would not be tried: {objection}") if objection else found
+        return self._with(one_kernel=found.fits, on_trial=found.fits), found
 
     def _with(self, **choices: Any) -> Form:
         return dataclasses.replace(self.form, **choices)
@@ -516,15 +601,20 @@ def _run(tree: Any, i: int) -> Any:
     return jax.tree.map(lambda a: a[i], tree)
 
 
-def _worth_a_span(method: Any, data: Any, x: Point, state: State, indices: Any) -> bool:
-    """Whether all that a step starts from are two d×r matrices and a matrix of samples, short beside d."""
-    if type(method) is not Method or not isinstance(method.scaling, Identity) or getattr(x, "ndim", 0) != 2:
-        return False
+def _worthwhile_spans(method: Any, data: Any, x: Point, state: State, indices: Any) -> list[bool]:
+    """The spans to try, short beside d: False for that of a point and a direction, True for the wide one."""
+    if type(method) is not Method or getattr(x, "ndim", 0) != 2:
+        return []
     samples: Any = data if indices is not None else None
-    if getattr(samples, "ndim", 0) != 2 or samples.dtype != x.dtype or any(a.ndim for a in jax.tree.leaves(state[1:])):
-        return False
+    if getattr(samples, "ndim", 0) != 2 or samples.dtype != x.dtype:
+        return []
     length, rank = x.shape
-    return span.is_worth_it(length, rank, indices.shape[1])
+    memories, keeps_last = jax.tree.leaves(state[1:]), method.estimator.keeps_last
+    if any(a.ndim > 2 or (a.ndim and length not in a.shape and a.size > rank * rank) for a in memories):
+        return []
+    wide = type(method.scaling) is not Identity or not keeps_last or any(a.ndim for a in memories)
+    matrices = sum(a.shape == x.shape for a in memories) + (1 + 2 * keeps_last if wide else 2)
+    return [wide] if span.is_worth_it(length, rank, matrices, indices.shape[1]) else []
 
 
 def _or_none(put: Any, value: Any) -> Any:

@@ -42,6 +42,10 @@ SHORT_SUM, MOST_OF_SHORT, MOST_PRODUCTS = 16, 2**15, 2**12
 In a kernel a product may take 0.5 ns for each, against 0.04 ns in the library outside, depending on how the compiler
 orders its axes; short sums were seen to be the milder case. Below these numbers no loop was slower in one kernel."""
 
+LONGEST_LOOP, LONGEST_GRADIENT = 200_000, 16_000
+"""The most characters of a loop and of a loss's gradient that are tried. Beyond, a kernel compiles for seconds longer
+than the ordinary form, and its time grows faster than the program: 2 s more at 240 000 characters, 30 s at a million."""
+
 _PRODUCT = re.compile(
     r"stablehlo\.dot_general [^\n]*?contracting_dims = \[([\d, ]*)\][^\n]*"
     r": \(tensor<((?:\d+x)*)\w+>, [^\n]*-> tensor<((?:\d+x)*)\w+>"
@@ -81,8 +85,10 @@ def promise(data: Any, x: Any, batches: Any) -> Fit:
     return Fit(True, "small enough, and the ordinary form is used where a trial in another process fails")
 
 
-def objection(text: str) -> str | None:
+def objection(text: str, longest: int) -> str | None:
     """Why a program in StableHLO should not be tried in one kernel."""
+    if len(text) > longest:
+        return "it would compile for long"
     unknown = _unknown(text) - ELEMENTWISE
     if unknown:
         return f"it calls {', '.join(sorted(unknown))}"

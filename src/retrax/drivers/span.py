@@ -10,7 +10,7 @@ follow from the Gram matrices of y, d and B, found in one pass, and one more pas
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import jax
 import jax.numpy as jnp
@@ -21,13 +21,19 @@ from retrax.typing import Array
 LEAST_LENGTH = 3
 """A long axis has at least so many times the columns of the basis."""
 
+BLOCK = 2**13
+"""So many columns of a very long axis are taken at once: what is made of them stays in the processor's cache."""
 
-def is_worth_it(length: int, rank: int, samples: int) -> bool:
-    """Whether two passes over d×r matrices and a batch beat the operations one by one.
+LEAST_BLOCKS = 32
+"""A very long axis has at least so many blocks."""
+
+
+def is_worth_it(length: int, rank: int, matrices: int, samples: int) -> bool:
+    """Whether two passes over so many d×r matrices and a batch beat the operations one by one.
 
     A method may ask for the inner products of all samples: where these are many, they would cost the most.
     """
-    return samples <= max(16, 4 * rank) and length >= LEAST_LENGTH * (2 * rank + samples)
+    return samples <= max(16, 4 * rank) and length >= LEAST_LENGTH * (matrices * rank + samples)
 
 
 Grams = Callable[[int, int], Array]
@@ -60,7 +66,7 @@ class Tall:
 
     def matrices(self, sizes: Sequence[int]) -> dict[int, Array]:
         """The coefficients of each basis matrix, of so many columns, all as matrices."""
-        return {i: _as_matrix(self.parts[i], size, self.columns) for i, size in enumerate(sizes) if i in self.parts}
+        return {i: as_matrix(self.parts[i], size, self.columns) for i, size in enumerate(sizes) if i in self.parts}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +90,7 @@ class Product:
     b: Tall
 
 
-def _as_matrix(part: Array, rows: int, columns: int) -> Array:
+def as_matrix(part: Array, rows: int, columns: int) -> Array:
     return part if jnp.ndim(part) == 2 else part * jnp.eye(rows, columns)
 
 
@@ -100,20 +106,29 @@ def in_span(function: Callable[..., Any], basis: Sequence[Any], others: Any, gra
         Tall({i: jnp.ones((), one.dtype)}, min(one.shape), turned=one.shape[0] < one.shape[1])
         for i, one in enumerate(basis)
     ]
-    results = _Interpreter(max(basis[0].shape), sizes, grams).run(
+    results = Interpreter(max(basis[0].shape), sizes, grams).run(
         program.jaxpr, program.consts, [*arguments, *jax.tree.leaves(others)]
     )
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
 def step(
-    function: Callable[..., Any], pair: Array, size: Array, batch: Array, others: Any, most: float, in_one_kernel: Any
+    function: Callable[..., Any],
+    pair: Array,
+    size: Array,
+    batch: Array,
+    others: Any,
+    most: float,
+    in_one_kernel: Any,
+    inner_products: Callable[[Array, Array], Array],
+    in_blocks: bool,
 ) -> tuple[Array, Array, Any]:
     """One step: `function((m, v, batch), (size, others))` returns ((x, v), size, others) for the next.
 
     `pair` holds yᵀ above vᵀ. The function sees m = y - size v instead of y: the retraction begins there, with half as
     many small products. `size` is cut so that no column of size v is longer than `most`. One pass finds the inner
-    products, one forms the results.
+    products (`inner_products`: of all rows of two matrices), one forms the results; `in_blocks` lets both take a
+    very long axis block by block.
     """
     twice, length = pair.shape
     rank, count = twice // 2, batch.shape[0]
@@ -146,25 +161,101 @@ def step(
         asked.append(True)
         return jnp.zeros((count, count), pair.dtype)
 
-    everything = jnp.concatenate([pair, batch])
+    in_blocks = in_blocks and length >= LEAST_BLOCKS * BLOCK
+    products, combination = (_products_in_blocks, _combination_in_blocks) if in_blocks else (_products, _combination)
     inner = jax.ShapeDtypeStruct((twice, twice + count), pair.dtype)
     jax.eval_shape(functools.partial(small, of_samples=noted), size, others, inner)
     # The barrier: inside a kernel the compiler would divide the product again.
-    inner = jax.lax.optimization_barrier((everything if asked else pair) @ everything.T)
+    inner = jax.lax.optimization_barrier(products(inner_products, bool(asked), pair, batch))
 
     def run(size: Array, others: Any, inner: Array) -> tuple[Array, Array, Any]:
         return small(size, others, inner[:twice], lambda: inner[twice:, twice:])
 
     coefficients, new, rest = in_one_kernel(run, size, others, inner)
     # Transposed in memory: the product with columns would take twice as long.
-    return jax.lax.optimization_barrier(coefficients.T) @ everything, new, rest
+    return combination(jax.lax.optimization_barrier(coefficients.T), pair, batch), new, rest
 
 
-class _Interpreter:
-    """Runs programs whose values are arrays, `Tall`, `Filled` or `Product`."""
+def _products(inner_products: Callable[[Array, Array], Array], of_samples: bool, pair: Array, batch: Array) -> Array:
+    """The inner products of the pair's rows, and if asked for of the samples, with all rows."""
+    everything = jnp.concatenate([pair, batch])
+    return inner_products(everything if of_samples else pair, everything)
 
-    def __init__(self, length: int, sizes: Sequence[int], grams: Grams) -> None:
-        self.length, self.sizes, self.grams = length, sizes, grams
+
+def _combination(factor: Array, pair: Array, batch: Array) -> Array:
+    """`factor` times the pair above the batch."""
+    return factor @ jnp.concatenate([pair, batch])
+
+
+def _products_in_blocks(
+    inner_products: Callable[[Array, Array], Array], of_samples: bool, pair: Array, batch: Array
+) -> Array:
+    """The same, summed over blocks.
+
+    The library of products copies its operand as a whole. Of a very long one that is memory which the system hands out
+    and takes back in each step, at several times the cost of the product.
+    """
+
+    def added(total: Array, columns: Callable[[Array], Array], _: Any) -> Array:
+        return total + _products(inner_products, of_samples, columns(pair), columns(batch))
+
+    every = pair.shape[0] + batch.shape[0]
+    nothing = jnp.zeros((every if of_samples else pair.shape[0], every), pair.dtype)
+    return _over_blocks(added, nothing, pair.shape[1])
+
+
+def _combination_in_blocks(factor: Array, pair: Array, batch: Array) -> Array:
+    """The same, written over the pair block by block: no second array is held."""
+
+    def replaced(pair: Array, columns: Callable[[Array], Array], start: Any) -> Array:
+        block = _combination(factor, columns(pair), columns(batch))
+        return jax.lax.dynamic_update_slice_in_dim(pair, block, start, axis=1)
+
+    return _over_blocks(replaced, pair, pair.shape[1])
+
+
+def _over_blocks(function: Callable[[Array, Callable[[Array], Array], Any], Array], carry: Array, length: int) -> Array:
+    """`function(carry, columns, start)` for one block after another; `columns(a)` is the block of a."""
+
+    def at(carry: Array, start: Any, size: int) -> Array:
+        return function(carry, lambda a: jax.lax.dynamic_slice_in_dim(a, start, size, axis=1), start)
+
+    blocks, rest = divmod(length, BLOCK)
+    carry = jax.lax.fori_loop(0, blocks, lambda k, carry: at(carry, k * BLOCK, BLOCK), carry)
+    return at(carry, blocks * BLOCK, rest) if rest else carry
+
+
+def by_rows(a: Array, b: Array) -> Array:
+    """a bᵀ for XLA's library of products, which reads rows: a transpose in the program would be copied first."""
+    return jax.lax.dot_general(a, b, (((1,), (1,)), ((), ())))
+
+
+def by_columns(a: Array, b: Array) -> Array:
+    """a bᵀ for a kernel, whose own products read b by columns; of rows they would take one after another."""
+    return a @ b.T
+
+
+class Matrices(Protocol):
+    """The long matrices themselves, for what coefficients do not tell."""
+
+    def formed(self, tall: Tall) -> Array:
+        """The transpose of a combination of them."""
+        ...
+
+    def joined(self, rows: Array, turned: bool) -> Tall:
+        """A new one, by its transpose."""
+        ...
+
+
+class Interpreter:
+    """Runs programs whose values are arrays, `Tall`, `Filled` or `Product`.
+
+    Where coefficients do not tell the result of an operation, it is done on the matrices, if these are given.
+    """
+
+    def __init__(self, length: int, sizes: Sequence[int], grams: Grams, matrices: Matrices | None = None) -> None:
+        self.length, self.sizes, self.grams, self.matrices = length, sizes, grams, matrices
+        self._products: dict[int, tuple[Product, Tall]] = {}
 
     def run(self, program: Any, constants: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
         known: dict[Any, Any] = dict(zip([*program.constvars, *program.invars], [*constants, *arguments], strict=True))
@@ -172,7 +263,7 @@ class _Interpreter:
         def value(atom: Any) -> Any:
             return atom.val if isinstance(atom, Literal) else known[atom]
 
-        for equation in _needed(program):
+        for equation in needed(program):
             operands = [value(atom) for atom in equation.invars]
             with equation.ctx.manager:
                 results = self._apply(equation, operands)
@@ -181,19 +272,75 @@ class _Interpreter:
 
     def _apply(self, equation: Any, operands: list[Any]) -> list[Any]:
         name = equation.primitive.name
-        if name == "broadcast_in_dim" and _is_repeated(equation):
-            return [Filled(operands[0], equation.params["shape"], equation.params["broadcast_dimensions"])]
+        if name == "broadcast_in_dim" and _is_repeated(equation) and not isinstance(operands[0], Tall | Product):
+            return [_repeated(_filled(operands[0]), **equation.params)]
         if not any(isinstance(one, Tall | Product) for one in operands) and name not in _WITH_RULES:
             found = equation.primitive.bind(*map(_filled, operands), **equation.params)
             return list(found) if equation.primitive.multiple_results else [found]
-        if name in _CALLS or name in _WITH_RULES:
-            inner = next(equation.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in equation.params)
+        inner = equation.params["jaxpr"] if name in _CALLS else without_rules(equation)
+        if inner is not None:
             return self.run(inner.jaxpr, inner.consts, operands)
+        if name == "optimization_barrier" and self.matrices is not None:
+            return [self._formed(one) for one in operands]
+        if name in _ENTRY_BY_ENTRY:
+            operands = [_as_repeated(one, equation.outvars[0].aval.shape) for one in operands]
+        if self.matrices is not None and name != "reduce_sum":
+            operands = [self._settled(one) if isinstance(one, Product) else one for one in operands]
         rule = getattr(self, f"_{name}", None)
         found = None if rule is None else rule(equation.params, *operands)
-        if found is None:
-            raise OutOfSpanError(name)
-        return [found]
+        return self._on_matrices(equation, operands) if found is None else [found]
+
+    def _on_matrices(self, equation: Any, operands: list[Any]) -> list[Any]:
+        """The operation itself; a long matrix that it finds is a new one of the basis."""
+        if self.matrices is None:
+            raise OutOfSpanError(equation.primitive.name)
+        talls = [one for one in operands if isinstance(one, Tall)]
+        turned = talls[0].turned
+        if equation.primitive.name in _ENTRY_BY_ENTRY and all(one.turned == turned for one in talls):
+            # Entry by entry it is all the same which way round, and along the long axis it is quicker.
+            rows = equation.primitive.bind(*(self._rows(one, turned) for one in operands), **equation.params)
+            return [self.matrices.joined(rows, turned)]
+        found = equation.primitive.bind(*map(self._array, operands), **equation.params)
+        return [self._joined(one) for one in (found if equation.primitive.multiple_results else [found])]
+
+    def _rows(self, one: Any, turned: bool) -> Any:
+        """As it is in a program of transposes; `turned`: where the program itself is one."""
+        if isinstance(one, Tall):
+            return cast(Matrices, self.matrices).formed(one)
+        if isinstance(one, Filled) and not turned:
+            return jax.lax.broadcast_in_dim(one.values, one.shape[::-1], tuple(1 - axis for axis in one.axes))
+        return _filled(one) if turned or jnp.ndim(one) < 2 else one.T
+
+    def _array(self, one: Any) -> Any:
+        """As the program sees it."""
+        if not isinstance(one, Tall):
+            return _filled(one)
+        rows = self._rows(one, one.turned)
+        return rows if one.turned else rows.T
+
+    def _settled(self, product: Product) -> Tall:
+        """A product of which more is asked than sums, as a matrix; once for all who ask."""
+        if id(product) not in self._products:
+            a, b = product.a, product.b
+            rows = self._rows(a, a.turned) * self._rows(b, b.turned)
+            self._products[id(product)] = product, cast(Matrices, self.matrices).joined(rows, a.turned)
+        return self._products[id(product)][1]
+
+    def _formed(self, one: Any) -> Any:
+        """A combination as a matrix of its own (`_linalg.formed`)."""
+        one = self._settled(one) if isinstance(one, Product) else one
+        return cast(Matrices, self.matrices).joined(self._rows(one, True), one.turned) if isinstance(one, Tall) else one
+
+    def _joined(self, one: Array) -> Any:
+        if jnp.ndim(one) != 2 or (self.length in one.shape) is (one.shape[0] == one.shape[1]):
+            return one
+        turned = one.shape[1] == self.length
+        return cast(Matrices, self.matrices).joined(one if turned else one.T, turned)
+
+    def as_tall(self, one: Any) -> Tall:
+        """A long result that is no combination yet, as one."""
+        one = self._settled(one) if isinstance(one, Product) else one
+        return one if isinstance(one, Tall) else self._joined(_filled(one))
 
     # --- what coefficients tell; each rule returns None where they do not ---
 
@@ -222,13 +369,13 @@ class _Interpreter:
         for i in a.parts.keys() | b.parts.keys():
             p, q = cast(Any, a.parts.get(i)), cast(Any, b.parts.get(i))
             if p is not None and q is not None and jnp.ndim(p) != jnp.ndim(q):
-                p, q = (_as_matrix(one, self.sizes[i], a.columns) for one in (p, q))
+                p, q = (as_matrix(one, self.sizes[i], a.columns) for one in (p, q))
             parts[i] = function(jnp.zeros_like(q) if p is None else p, jnp.zeros_like(p) if q is None else q)
         return Tall(parts, a.columns, a.turned)
 
     def _mul(self, parameters: Any, a: Any, b: Any) -> Any:
         if isinstance(a, Tall) and isinstance(b, Tall):
-            return Product(a, b) if a.turned == b.turned else None
+            return Product(a, b) if (a.turned, a.columns) == (b.turned, b.columns) else None
         return self._scaled(a, b, jnp.multiply) if isinstance(a, Tall) else self._scaled(b, a, jnp.multiply)
 
     def _div(self, parameters: Any, a: Any, b: Any) -> Any:
@@ -255,8 +402,10 @@ class _Interpreter:
         return Product(a, a) if isinstance(a, Tall) else None
 
     def _reduce_sum(self, parameters: Any, product: Any) -> Any:
-        if not isinstance(product, Product) or product.a.long_axis not in parameters["axes"]:
+        if not isinstance(product, Product):
             return None
+        if product.a.long_axis not in parameters["axes"]:
+            return None if self.matrices is None else jnp.sum(self._rows(self._settled(product), True), axis=0)
         sums = self._column_products(product.a, product.b)
         return sums if len(parameters["axes"]) == 1 else jnp.sum(sums)
 
@@ -267,11 +416,18 @@ class _Interpreter:
 
     def _times_gram(self, i: int, b: Tall) -> Array:
         """Vᵢᵀ b."""
-        return sum(_product(self.grams(i, j), part) for j, part in b.parts.items())
+        return sum(product(self.grams(i, j), part) for j, part in b.parts.items())
 
     def _inner(self, a: Tall, b: Tall) -> Array:
         """aᵀ b."""
-        return sum(_product(part.T, self._times_gram(i, b)) for i, part in a.parts.items())
+        return sum(product(part.T, self._times_gram(i, b)) for i, part in a.parts.items())
+
+    def _broadcast_in_dim(self, parameters: Any, a: Any, *sizes: Any) -> Any:
+        """A column repeated; what is repeated along the long axis is `Filled`."""
+        if self.matrices is None or not isinstance(a, Tall) or a.columns != 1 or len(parameters["shape"]) != 2:
+            return None
+        repeated = parameters["shape"][1 - a.long_axis]
+        return self.matrices.joined(jnp.broadcast_to(self._rows(a, a.turned), (repeated, self.length)), a.turned)
 
     def _dot_general(self, parameters: Any, a: Any, b: Any) -> Any:
         (left, right), batched = parameters["dimension_numbers"]
@@ -288,7 +444,7 @@ class _Interpreter:
         if contracted != (1 - tall.long_axis,) or jnp.ndim(small) != 2:
             return None
         factor = small if along == (0,) else small.T
-        return Tall(tall.each(lambda part: _product(part, factor)).parts, factor.shape[1], turned=tall is b)
+        return Tall(tall.each(lambda part: product(part, factor)).parts, factor.shape[1], turned=tall is b)
 
     def _transpose(self, parameters: Any, a: Any) -> Any:
         if not isinstance(a, Tall) or tuple(parameters["permutation"]) != (1, 0):
@@ -300,7 +456,7 @@ class _Interpreter:
             return None
         parts = {}
         for i in set().union(*(one.parts for one in talls)):
-            pieces = [_as_matrix(one.parts.get(i, jnp.zeros(())), self.sizes[i], one.columns) for one in talls]
+            pieces = [as_matrix(one.parts.get(i, jnp.zeros(())), self.sizes[i], one.columns) for one in talls]
             parts[i] = jnp.concatenate(pieces, axis=1)
         return Tall(parts, sum(one.columns for one in talls), talls[0].turned)
 
@@ -316,24 +472,50 @@ class _Interpreter:
 
     def _select_n(self, parameters: Any, which: Any, *cases: Any) -> Any:
         which = which.values if isinstance(which, Filled) else which
-        if jnp.ndim(which) or len(cases) != 2 or not all(isinstance(one, Tall) for one in cases):
+        if isinstance(which, Tall | Product) or jnp.ndim(which) or len(cases) != 2:
             return None
-        if cases[0].turned != cases[1].turned:
+        if not all(isinstance(one, Tall) for one in cases) or cases[0].turned != cases[1].turned:
             return None
         return self._merged(lambda p, q: jnp.where(which, q, p), *cases)
 
 
+_OPERATIONS = """
+    abs add add_any atan2 ceil clamp convert_element_type copy cos div eq erf exp expm1 floor ge gt integer_pow
+    is_finite le log log1p logistic lt max min mul ne neg pow rsqrt select_n sign sin sqrt square sub tan tanh
+"""
+_ENTRY_BY_ENTRY = frozenset(_OPERATIONS.split())
 _CALLS = frozenset({"jit", "pjit", "closed_call"})
 _WITH_RULES = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"})
 """Calls with derivatives of their own, which nobody asks a finished program for."""
 
 
+def without_rules(equation: Any) -> Any:
+    """The program behind a call with derivatives of its own; None for other operations."""
+    if equation.primitive.name not in _WITH_RULES:
+        return None
+    return next(equation.params[key] for key in ("call_jaxpr", "fun_jaxpr") if key in equation.params)
+
+
 def _is_repeated(equation: Any) -> bool:
-    """Whether a number or a vector fills a matrix."""
-    return len(equation.invars) == 1 and equation.invars[0].aval.ndim <= 1 and len(equation.params["shape"]) == 2
+    """Whether a number or a vector, perhaps as a matrix of one row or column, fills a matrix."""
+    if len(equation.invars) != 1 or len(equation.params["shape"]) != 2:
+        return False
+    shape = equation.invars[0].aval.shape
+    return len(shape) <= 1 or (1 in shape and shape != tuple(equation.params["shape"]))
 
 
-def _needed(program: Any) -> list[Any]:
+def _repeated(values: Array, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...], **_: Any) -> Filled:
+    kept = [k for k, axis in enumerate(broadcast_dimensions) if values.shape[k] == shape[axis] != 1]
+    return Filled(values.reshape([values.shape[k] for k in kept]), shape, tuple(broadcast_dimensions[k] for k in kept))
+
+
+def _as_repeated(one: Any, shape: tuple[int, ...]) -> Any:
+    """A matrix of one row or column beside a larger one, which an operation repeats by itself."""
+    small = not isinstance(one, Tall | Product | Filled) and jnp.ndim(one) == 2 and one.shape != shape
+    return _repeated(one, shape, (0, 1)) if small else one
+
+
+def needed(program: Any) -> list[Any]:
     """The equations that a result depends on."""
     wanted, found = set(map(id, program.outvars)), []
     for equation in reversed(program.eqns):
@@ -347,5 +529,5 @@ def _filled(one: Any) -> Any:
     return one.array() if isinstance(one, Filled) else one
 
 
-def _product(a: Array, b: Array) -> Array:
+def product(a: Array, b: Array) -> Array:
     return a @ b if jnp.ndim(a) == jnp.ndim(b) == 2 else a * b

@@ -18,7 +18,7 @@ import jax
 
 from retrax.drivers import cache, kernel
 
-LONGEST_WAIT = 60
+LONGEST_WAIT = 20
 """Seconds that the other process may take; a step that compiles longer is compiled in its ordinary form."""
 
 SCRIPT = pathlib.Path(__file__).with_name("trial_process.py")
@@ -26,9 +26,11 @@ SCRIPT = pathlib.Path(__file__).with_name("trial_process.py")
 _DEFAULTS = {
     "jax_disable_most_optimizations": False,
     "jax_default_device": None,
+    "jax_debug_nans": False,
+    "jax_debug_infs": False,
     "jax_enable_remat_opt_pass": True,
 }
-"""Settings of JAX that would have to be the other process's too."""
+"""Settings of JAX that would have to be the other process's too, or to hold for a program that JAX does not call."""
 
 _refused: set[str] = set()
 """The names of programs that did not come back from a trial in this process."""
@@ -42,7 +44,7 @@ def compiled(lower: Callable[[], Any], options: dict[str, Any]) -> Callable[...,
         with _process() as process:  # It starts while we lower.
             lowered = lower()
             text = lowered.as_text()
-            if kernel.objection(text) is not None:
+            if kernel.objection(text, kernel.LONGEST_LOOP) is not None:
                 return None
             return _tried(process, lowered, text, options)
     except OSError:  # There is no such interpreter, no more processes, or no memory for one.
@@ -98,7 +100,7 @@ def _process() -> Iterator[Any]:
     finally:
         process.kill()
         process.wait()
-        for stream in (process.stdin, process.stdout):
+        for stream in filter(None, (process.stdin, process.stdout)):
             with contextlib.suppress(OSError):
                 stream.close()
 

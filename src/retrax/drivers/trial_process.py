@@ -24,7 +24,7 @@ def main(places: str, seconds: str) -> None:
     os.dup2(2, 1)  # What a library prints is no part of the answer.
     from jaxlib import xla_client
 
-    client = xla_client.make_cpu_client()
+    client: Any = xla_client.make_cpu_client()
     devices = xla_client.DeviceList(tuple(client.local_devices()[:1]))
     request = json.loads(sys.stdin.buffer.readline())
     options = xla_client.CompileOptions()
@@ -65,7 +65,7 @@ def _take_a_step(client: Any, program: Any, arguments: list[tuple[list[int], str
 
 
 def _stand_in_for_jax() -> None:
-    """What jaxlib asks JAX for when it makes an array: a description. To import JAX would take longer than compiling."""
+    """What jaxlib asks JAX for when it makes an array: a description. JAX itself would take longer than compiling."""
     jax, core = types.ModuleType("jax"), types.ModuleType("jax.core")
     jax.core, core.ShapedArray = core, lambda *_, **__: None  # type: ignore[attr-defined]
     sys.modules.update({"jax": jax, "jax.core": core})

@@ -68,7 +68,7 @@ class Grassmann(_orthonormal.OrthonormalColumns):
 
         Their squared sines are the eigenvalues of sᵀs with s = (I - xxᵀ) y.
         """
-        xp, sideways = _linalg.namespace(x), self.project(x, y)
+        xp, sideways = _linalg.namespace(x), _linalg.formed(self.project(x, y))
         # The least positive number keeps the eigenproblem away from a matrix of zeros, at y = x.
         squared_sines = sideways.mT @ sideways + xp.finfo(x.dtype).smallest_normal * _linalg.identity_like(x)
         (squared_angles,) = _linalg.symmetric_functions(squared_sines, "squared angle")

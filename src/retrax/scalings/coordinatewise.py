@@ -29,7 +29,7 @@ class Coordinatewise:
     def apply(self, manifold: Manifold, x: Point, estimate: Estimate, memory: Any) -> tuple[Tangent, Any]:
         """Divide by the root of the averaged squares, then project back to the tangent space."""
         last, weight = memory if self.unbiased else (memory, None)
-        moment = tree_map(lambda v, g: self.beta * v + (1 - self.beta) * g * g, last, estimate.gradient)
+        moment = tree_map(lambda v, g: self.beta * v + (1 - self.beta) * (g * g), last, estimate.gradient)
         if weight is None:
             return manifold.project(x, tree_map(self._divide, estimate.direction, moment)), moment
         weight = self.beta * weight + (1 - self.beta)

@@ -4,7 +4,7 @@ import math
 from typing import Any, ClassVar, NamedTuple
 
 from retrax import _linalg
-from retrax._tree import pytree, subtract
+from retrax._tree import pytree, subtract, tree_map
 from retrax.estimators.base import Estimate, Squares, zeros
 from retrax.manifolds.base import Manifold
 from retrax.typing import Anchored, Array, Point, Tangent
@@ -103,4 +103,4 @@ def _squares(manifold: Manifold, x: Point, direction: Tangent, estimate: Estimat
 
 def chord(manifold: Manifold, x: Point, y: Point) -> Array:
     """The length of the step from y to x to first order, for any manifold: ‖P_x(x - y)‖."""
-    return manifold.norm(x, manifold.project(x, subtract(x, y)))
+    return manifold.norm(x, tree_map(_linalg.formed, manifold.project(x, subtract(x, y))))
