@@ -44,7 +44,7 @@ orders its axes; short sums were seen to be the milder case. Below these numbers
 
 LONGEST_LOOP, LONGEST_GRADIENT = 200_000, 16_000
 """The most characters of a loop and of a loss's gradient that are tried. Beyond, a kernel compiles for seconds longer
-than the ordinary form, and its time grows faster than the program: 2 s more at 240 000 characters, 30 s at a million."""
+than the ordinary form, and ever faster: 2 s more at 240 000 characters, 30 s more at a million."""
 
 _PRODUCT = re.compile(
     r"stablehlo\.dot_general [^\n]*?contracting_dims = \[([\d, ]*)\][^\n]*"

@@ -28,7 +28,6 @@ _DEFAULTS = {
     "jax_default_device": None,
     "jax_debug_nans": False,
     "jax_debug_infs": False,
-    "jax_enable_remat_opt_pass": True,
 }
 """Settings of JAX that would have to be the other process's too, or to hold for a program that JAX does not call."""
 
@@ -59,8 +58,13 @@ def is_possible() -> bool:
         and pathlib.Path(sys.executable or "").name.startswith("python")  # An application would start itself.
         and jax.default_backend() == "cpu"
         and jax.process_count() == 1
-        and all(getattr(jax.config, name, value) == value for name, value in _DEFAULTS.items())
+        and all(_setting(name) == value for name, value in _DEFAULTS.items())
     )
+
+
+def _setting(name: str) -> Any:
+    """JAX reads settings that hold within a context in one way, and others in another."""
+    return getattr(jax.config, name) if hasattr(jax.config, name) else jax.config.read(name)
 
 
 def _tried(process: Any, lowered: Any, text: str, options: dict[str, Any]) -> Callable[..., Any] | None:
