@@ -1,9 +1,11 @@
-"""One problem in several ways: double and single precision, without a step size, and with a user's own loss."""
+"""One problem in several ways: in both precisions, without a step size, by every method, with a user's own loss."""
 
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import jax.numpy as jnp
+import numpy as np
 
 import retrax as rx
 from benchmarks import cases, timing
@@ -11,6 +13,7 @@ from benchmarks.cases import Case
 from benchmarks.contenders import by_c, retrax_runs
 from benchmarks.sizes import Sizes
 from benchmarks.timing import Contender
+from retrax.drivers import trial
 
 READY, SINGLE, UNTUNED, OWN = "ready-made, rsrm(η₀)", "float32", "untuned, rsrm()", "own loss"
 
@@ -25,6 +28,9 @@ def run(sizes: Sizes, say: Callable[[str], None]) -> dict[str, Any]:
         case, loss = make()
         say(f"variants: {case.label}")
         results[case.label] = timing.measure(_contenders(case, loss, sizes), sizes.repetitions, say)
+    for label, contenders in _losses_in_one_kernel(sizes).items():
+        say(f"variants: {label}")
+        results[label] = timing.measure(contenders, sizes.repetitions, say)
     return results
 
 
@@ -46,7 +52,61 @@ def _contenders(case: Case, loss: Any, sizes: Sizes) -> list[Contender]:
     ]
     if case.kind == "pca":
         found.append(Contender("C, RSRM, polar", lambda: by_c.rsrm(case, steps, 5), ""))
+        found += [
+            Contender(method.name, lambda method=method: retrax_runs.minimize(case, method, 10, steps), "batches of 10")
+            for method in _one_point_methods(case.step_size)
+        ]
     return found
+
+
+def _one_point_methods(step_size: float) -> list[rx.Method]:
+    scaled = [rx.crmsprop(1e-3), rx.ramsgrad(1e-2), *(rx.rasa(1e-3, sides=sides) for sides in ("L", "R", "LR"))]
+    return [rx.rsgd(step_size), *scaled, rx.rdog()]
+
+
+def _losses_in_one_kernel(sizes: Sizes) -> dict[str, list[Contender]]:
+    """Users' small losses, which another process compiles into one kernel, beside the ordinary form of their loops."""
+    samples = np.random.default_rng(0).standard_normal((sizes.samples, 20)) * np.sqrt(np.arange(1.0, 21.0))
+    pair = rx.Product((rx.Grassmann(20, 2), rx.Euclidean(20)))
+    losses: dict[str, tuple[rx.Manifold, Callable[[Any, Any], Any]]] = {
+        "a user's loss on the sphere in R²⁰": (rx.Sphere(20), _logistic),
+        "a user's loss on St(20,3)": (rx.Stiefel(20, 3), _robust),
+        "a user's loss on Gr(20,2) × R²⁰": (pair, lambda x, batch: _robust(x[0], batch - x[1])),
+    }
+    return {label: _with_and_without(label, *given, samples, sizes) for label, given in losses.items()}
+
+
+def _with_and_without(label: str, manifold: rx.Manifold, loss: Any, data: Any, sizes: Sizes) -> list[Contender]:
+    def case() -> Case:  # A function of its own for each, so that each has a program of its own.
+        return Case("own", label, data, rx.Problem(lambda x, batch: loss(x, batch), manifold, data), 0.01)
+
+    def ordinary(method: rx.Method) -> timing.Run:
+        run = in_kernel(method)
+
+        def without_trial() -> float:
+            with mock.patch.object(trial, "is_possible", return_value=False):
+                return run()
+
+        return without_trial
+
+    def in_kernel(method: rx.Method) -> timing.Run:
+        return retrax_runs.minimize(case(), method, 5, sizes.compiled_steps)
+
+    found = []
+    for name, method in (("rsrm(η₀)", rx.rsrm(0.01)), ("rsrm()", rx.rsrm()), ("rsgd(η₀)", rx.rsgd(0.01))):
+        found += [
+            Contender(f"{name}, ordinary form", lambda method=method: ordinary(method), "", not found),
+            Contender(f"{name}, one kernel", lambda method=method: in_kernel(method), ""),
+        ]
+    return found
+
+
+def _logistic(x: Any, batch: Any) -> Any:
+    return jnp.mean(jnp.logaddexp(0.0, -batch @ x))
+
+
+def _robust(x: Any, batch: Any) -> Any:
+    return jnp.mean(jnp.log1p(jnp.sum((batch - (batch @ x) @ x.T) ** 2, axis=-1)))
 
 
 def _pca_loss(x: Any, batch: Any) -> Any:

@@ -376,11 +376,9 @@ def test_every_combination_on_a_ready_made_problem_is_one_kernel(problem, estima
 
 def test_what_the_compiler_may_not_be_prepared_for_is_not_compiled_into_one_kernel():
     problem = rx.problems.PCA(small_pca(), 2)
-    own = rx.Problem(own_loss(), rx.Grassmann(6, 2), small_pca())
     calls_lapack = rx.problems.PCA(small_pca(), 2, retraction="exp")
     single = rx.problems.PCA(small_pca()[:1], 2)
     for refused, options, reason in (
-        (own, {}, "not been tried"),
         (calls_lapack, {}, "the program calls"),
         (problem, {"batch_size": 200}, "an axis of 200"),
         (single, {}, "a single sample"),

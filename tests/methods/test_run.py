@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import retrax as rx
+from retrax.run import _pace
 
 STEPS = 30
 METHODS = {
@@ -177,3 +178,12 @@ def test_wrong_calls():
         waiting.advance(batches=np.where(np.arange(3)[:, None] == 1, np.nan, ROWS[:3]))
     with pytest.raises(ValueError, match="pushed cannot be measured on"):
         rx.Run(problem(rx.Pushed(ROWS[:0])), METHODS["rsrm"], record=5)
+
+
+@pytest.mark.parametrize(
+    ("count", "seconds", "most"),
+    [(1000, 1 / 64, 16_000), (64, 1.0, 16), (1, 1 / 8, 8), (1, 0.5, 2), (1, 3.0, 1), (10**6, 1e-12, 10**6)],
+)
+def test_a_stretch_is_short_enough_to_be_interrupted_and_long_enough_to_be_worth_it(count, seconds, most):
+    """A quarter of a second, except that up to eight steps may take a second together."""
+    assert _pace(count, seconds) == most

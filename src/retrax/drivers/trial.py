@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import numpy as np
 
 from retrax.drivers import cache, kernel
 
@@ -123,14 +124,21 @@ class Loaded:
     """A program whose machine code came from elsewhere."""
 
     executable: Any
+    client: Any
+    dtypes: tuple[Any, ...]
+    """Those of its arguments."""
     results: Any
     """The structure of what it returns."""
 
     def __call__(self, *arguments: Any) -> Any:
         """Its results for arguments of the shapes that it was compiled for."""
-        leaves = [jax.device_put(leaf) for leaf in jax.tree.leaves(arguments)]
+        leaves = list(map(self._on_device, jax.tree.leaves(arguments), self.dtypes))
         results = self.executable.execute_sharded(leaves).disassemble_into_single_device_arrays()
         return jax.tree.unflatten(self.results, [result for (result,) in results])
+
+    def _on_device(self, leaf: Any, dtype: Any) -> Any:
+        """`jax.device_put` would take as long as dozens of steps."""
+        return leaf if isinstance(leaf, jax.Array) else self.client.buffer_from_pyval(np.asarray(leaf, dtype))
 
 
 def _loaded(machine_code: bytes, lowered: Any) -> Loaded | None:
@@ -142,6 +150,7 @@ def _loaded(machine_code: bytes, lowered: Any) -> Loaded | None:
             executable = device.client.deserialize_executable(
                 machine_code, executable_devices=xla_client.DeviceList((device,))
             )
-        return Loaded(executable, jax.tree.structure(lowered.out_info))
+        dtypes = tuple(leaf.dtype for leaf in jax.tree.leaves(lowered.args_info))
+        return Loaded(executable, device.client, dtypes, jax.tree.structure(lowered.out_info))
     except Exception:  # Another version's jaxlib may call all of this something else; the ordinary form always works.
         return None
