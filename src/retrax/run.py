@@ -20,6 +20,7 @@ from retrax.drivers.devices import largest
 from retrax.drivers.peers import Peers
 from retrax.fingerprint import Fingerprint
 from retrax.methods import Method
+from retrax.pace import Pace
 from retrax.plan import Position
 from retrax.problems.base import Problem
 from retrax.progress import ProgressLine
@@ -29,12 +30,6 @@ from retrax.sources import Feed, Stretch
 from retrax.sources.prefetch import Prefetch
 from retrax.sources.pushed import PushedFeed
 from retrax.typing import Point, Step
-
-SECONDS_PER_STRETCH = 0.25
-"""So long a stretch of steps should take: a run answers to Ctrl-C, and its bar moves, between two of them."""
-
-FEW_STEPS, SECONDS_OF_FEW = 8, 1.0
-"""So few steps may take longer: of a large point, beginning and ending a stretch costs as much as several steps."""
 
 Reason = tuple[Status, str]
 """How a run ends, and that in words."""
@@ -119,7 +114,7 @@ class Run:
         self._compiled: set[tuple[bool, int]] = set()
         self._signal: int | None = None
         # Who knows how fast samples arrive from a stream.
-        self._pace = 1 if self._source.size is None else 64
+        self._pace = Pace(1 if self._source.size is None else 64)
         with precision(settings.dtype):
             self._driver = settings.make_driver()
             self._x, self._state = self._driver.start(settings.x0)
@@ -185,7 +180,7 @@ class Run:
         """The stretches from here on, until step `last`, the plan or the samples end."""
         plan, feed = self.plan, self._feed
         keep_output = self.settings.seeds is None
-        for stretch, keep, after in plan.stretches(self._position, last, lambda: self._pace, keep_output):
+        for stretch, keep, after in plan.stretches(self._position, last, lambda: self._pace.steps, keep_output):
             count, payload = feed.payload(stretch, plan.longest(stretch.batch_size))
             complete = count == stretch.count
             if not complete:
@@ -213,7 +208,7 @@ class Run:
         seconds = time.perf_counter() - start
         self._seconds += seconds
         if not stretch.restart:
-            self._pace = _pace(stretch.count, seconds)
+            self._pace.took(stretch.count, seconds)
 
     def _compile(self, stretch: Stretch) -> float:
         """Compile, outside the clock, what such a stretch needs, if that is new; returns the seconds it took."""
@@ -285,7 +280,7 @@ class Run:
     def _asked_to_stop(self) -> bool:
         """Whether to stop here. Processes agree on that, and on the length of the next stretches."""
         if self.settings.several_processes:
-            number, self._pace = largest(self._signal or 0, self._pace)
+            number, self._pace.steps = largest(self._signal or 0, self._pace.steps)
             self._signal = number or None
         return self._signal is not None
 
@@ -465,10 +460,3 @@ class Run:
             )
         columns = [list(column) if column.ndim > 1 else column.tolist() for column in saved.arrays[len(leaves) :]]
         return [dict(zip(facts["history"], row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def _pace(count: int, seconds: float) -> int:
-    """The most steps in the next stretch, after one of `count` steps."""
-    per_second = count / max(seconds, 1e-9)
-    few = min(FEW_STEPS, int(SECONDS_OF_FEW * per_second))
-    return max(1, few, min(10**6, int(SECONDS_PER_STRETCH * per_second)))

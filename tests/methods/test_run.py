@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import retrax as rx
-from retrax.run import _pace
+from retrax.pace import Pace
 
 STEPS = 30
 METHODS = {
@@ -180,10 +180,46 @@ def test_wrong_calls():
         rx.Run(problem(rx.Pushed(ROWS[:0])), METHODS["rsrm"], record=5)
 
 
-@pytest.mark.parametrize(
-    ("count", "seconds", "most"),
-    [(1000, 1 / 64, 16_000), (64, 1.0, 16), (1, 1 / 8, 8), (1, 0.5, 2), (1, 3.0, 1), (10**6, 1e-12, 10**6)],
-)
-def test_a_stretch_is_short_enough_to_be_interrupted_and_long_enough_to_be_worth_it(count, seconds, most):
-    """A quarter of a second, except that up to eight steps may take a second together."""
-    assert _pace(count, seconds) == most
+def stretches(pace, overhead, each, number=8):
+    """The lengths of so many stretches, where the steps and what stands around them take these seconds."""
+    found = []
+    for _ in range(number):
+        found.append(pace.steps)
+        pace.took(pace.steps, overhead + each * pace.steps)
+    return found
+
+
+@pytest.mark.parametrize("start", [1, 64])
+@pytest.mark.parametrize("overhead", [0.0, 1e-3])
+@pytest.mark.parametrize("each", [1e-6, 15e-6, 1e-3, 0.03])
+def test_stretches_of_small_steps_take_a_quarter_of_a_second(start, overhead, each):
+    assert stretches(Pace(start), overhead, each)[-1] == pytest.approx(0.25 / each, rel=0.2)
+
+
+@pytest.mark.parametrize("start", [1, 64])
+def test_steps_longer_than_a_stretch_are_taken_one_by_one(start):
+    assert set(stretches(Pace(start), 0.0, 3.0)[2:]) == {1}
+
+
+@pytest.mark.parametrize("start", [1, 64])
+@pytest.mark.parametrize(("overhead", "each"), [(0.65, 0.11), (0.2, 0.03), (3.0, 0.2), (0.2, 0.3)])
+def test_overhead_takes_at_most_the_larger_part_of_a_stretch_where_it_cannot_be_less(start, overhead, each):
+    """Of a large point, beginning a stretch takes as long as several steps: single steps would each pay that."""
+    steps = stretches(Pace(start), overhead, each)[-1] * each
+    assert 0.5 * min(2 * overhead, 4.0) <= steps + each
+    assert steps <= max(2.2 * overhead, 0.25, each)
+
+
+def test_a_first_stretch_that_is_slow_for_other_reasons_does_not_make_the_next_ones_long():
+    pace = Pace(1)
+    pace.took(1, 3.0)
+    assert pace.steps == 2
+    pace.took(2, 0.1)
+    assert pace.steps <= 8
+    assert stretches(pace, 0.0, 0.05)[-1] == 5
+
+
+def test_the_longest_stretch():
+    pace = Pace(64)
+    pace.took(64, 0.0)
+    assert pace.steps == 10**6

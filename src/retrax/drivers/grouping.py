@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax.extend.core import Literal, Var, jaxpr_as_fun
+from jax.extend.core import Literal, Var
 
 from retrax._kernel import in_one_kernel
-from retrax.drivers.span import needed, without_rules
+from retrax.drivers.span import evaluated, needed
 
 
 def in_small_kernels(function: Callable[..., Any], length: int) -> Callable[..., Any]:
@@ -33,7 +33,7 @@ def _run(program: Any, arguments: Sequence[Any], length: int) -> list[Any]:
             known |= _in_kernel(small, known, {atom for atom in later if isinstance(atom, Var)})
         long, left = _ready([one for one in left if _is_long(one, length)], known, left)
         for one in long:
-            known |= _evaluated(one, known)
+            known |= _found(one, known)
     return [_value(atom, known) for atom in program.jaxpr.outvars]
 
 
@@ -56,19 +56,15 @@ def _in_kernel(equations: Sequence[Any], known: dict[Var, Any], wanted: set[Any]
     def together(*values: Any) -> list[Any]:
         local = dict(zip(given, values, strict=True))
         for one in equations:
-            local.update(_evaluated(one, local))
+            local.update(_found(one, local))
         return [local[out] for out in defined]
 
     return dict(zip(defined, in_one_kernel(together, *(known[var] for var in given)), strict=True))
 
 
-def _evaluated(equation: Any, known: dict[Var, Any]) -> dict[Var, Any]:
+def _found(equation: Any, known: dict[Var, Any]) -> dict[Var, Any]:
     values = [_value(atom, known) for atom in equation.invars]
-    with equation.ctx.manager:
-        inner = without_rules(equation)
-        found = equation.primitive.bind(*values, **equation.params) if inner is None else jaxpr_as_fun(inner)(*values)
-    several = equation.primitive.multiple_results
-    return dict(zip(equation.outvars, found if several else [found], strict=True))
+    return dict(zip(equation.outvars, evaluated(equation, values), strict=True))
 
 
 def _value(atom: Any, known: dict[Var, Any]) -> Any:

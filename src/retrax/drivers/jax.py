@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import functools
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from retrax import _kernel
 from retrax._kernel import in_one_kernel
-from retrax.drivers import grouping, kernel, span, wide_span
+from retrax.drivers import factors, grouping, kernel, span, wide_span
 from retrax.drivers.base import Figures, Means, figures
 from retrax.drivers.devices import Devices, OneDevice, SeveralDevices, SplitMean, SplitRows, devices_of, whole
 from retrax.drivers.partwise import AtOnePoint, PartwiseMean, stacked
@@ -48,6 +49,8 @@ class Form:
     """Whether that span is of all that is long in the state, and not only of a point and a direction."""
     small_kernel: bool = False
     """Whether what is small in a span is one kernel, where the loop is too large for one."""
+    short_transposes: bool = False
+    """Whether of two tall factors the one with fewer columns is transposed, in a loop in its ordinary form."""
     in_turn: bool = False
     """Whether several runs take turns instead of stepping together: where steps are one kernel, nothing is shared."""
 
@@ -91,13 +94,18 @@ def advance(
     batches: Batch,
     first: Any,
     count: Any,
+    arranged: Callable[[Any], Any] = lambda step: step,
 ) -> tuple[Point, State]:
-    """`count` steps of one run, from step `first` on."""
+    """`count` steps of one run, from step `first` on; `arranged` may rewrite a step's program."""
     dtype = jnp.result_type(*jax.tree.leaves(x))
 
+    def step(method: Method, batch: Batch, carry: tuple[Point, State], t: Any) -> tuple[Point, State]:
+        return method.step(objective.manifold, BatchOracle(objective, batch), *carry, t)
+
+    one = arranged(step)
+
     def body(i: Any, carry: tuple[Point, State]) -> tuple[Point, State]:
-        oracle = BatchOracle(objective, _fetch(data, batches, i))
-        return method.step(objective.manifold, oracle, *carry, _number(first, i, dtype))
+        return one(method, _fetch(data, batches, i), carry, _number(first, i, dtype))
 
     return jax.lax.fori_loop(0, count, body, (x, state))
 
@@ -233,6 +241,8 @@ def _advance(
     def run(data: Batch, *others: Any) -> tuple[Point, State]:
         local, data, batches = form.devices.steps(objective, data, others[3])
         steps = functools.partial(advance, local)
+        if form.short_transposes:
+            steps = functools.partial(steps, arranged=factors.arranged)
         if form.in_span:
             in_span = _advance_in_wide_span if form.wide else _advance_in_span
             steps = functools.partial(in_span, local, form)
@@ -497,7 +507,10 @@ class JaxDriver:
         """The form of the loop for such arguments, decided once for each shape."""
         key = tuple(leaf.shape for leaf in jax.tree.leaves((data if fed else None, indices)))
         if key not in self._forms:
-            self._forms[key], self.verdicts[key] = self._decided(fed, data, x, state, indices)
+            form, self.verdicts[key] = self._decided(fed, data, x, state, indices)
+            ordinary = not (form.in_span or form.one_kernel) and isinstance(form.devices, OneDevice)
+            worth = ordinary and indices is not None and factors.is_worth_it(data, indices.shape[-1])
+            self._forms[key] = dataclasses.replace(form, short_transposes=worth)
         return self._forms[key]
 
     def _decided(self, fed: bool, data: Any, x: Point, state: State, indices: Any) -> tuple[Form, kernel.Fit]:

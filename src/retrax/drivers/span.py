@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import Literal
+from jax.extend.core import Literal, jaxpr_as_fun
 
 from retrax.typing import Array
 
@@ -494,6 +494,16 @@ def without_rules(equation: Any) -> Any:
     if equation.primitive.name not in _WITH_RULES:
         return None
     return next(equation.params[key] for key in ("call_jaxpr", "fun_jaxpr") if key in equation.params)
+
+
+def evaluated(equation: Any, values: Sequence[Any]) -> Sequence[Any]:
+    """The results of one operation."""
+    inner = without_rules(equation)
+    with equation.ctx.manager:
+        if inner is not None:
+            return jaxpr_as_fun(inner)(*values)
+        found = equation.primitive.bind(*values, **equation.params)
+    return found if equation.primitive.multiple_results else [found]
 
 
 def _is_repeated(equation: Any) -> bool:

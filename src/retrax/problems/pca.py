@@ -30,20 +30,25 @@ def loss(x: Array, batch: Array) -> Array:
 def riemannian_gradient(x: Array, batch: Array) -> Array:
     """grad f_S(U) = (I - UUᵀ) ∇f_S(U) = -(2/b) (Bᵀz - U(zᵀz)) with B the batch and z = BU."""
     z = batch @ x
-    return (-2 / batch.shape[0]) * (batch.mT @ z - x @ (z.mT @ z))
+    return (-2 / batch.shape[0]) * _projected(x, batch.mT @ z, z)
 
 
 def riemannian_gradients(x: Array, y: Array, batch: Array) -> tuple[Array, Array]:
     """`riemannian_gradient` at two points: B meets both in one product."""
     xp, rank = _linalg.namespace(batch), x.shape[-1]
     z = batch @ xp.concat([x, y], axis=-1)
-    ambient = batch.mT @ z
+    products = batch.mT @ z
 
     def one(point: Array, columns: slice) -> Array:
-        inner = z[..., columns]
-        return (-2 / batch.shape[0]) * (ambient[..., columns] - point @ (inner.mT @ inner))
+        return (-2 / batch.shape[0]) * _projected(point, products[..., columns], z[..., columns])
 
     return one(x, slice(0, rank)), one(y, slice(rank, None))
+
+
+def _projected(x: Array, product: Array, z: Array) -> Array:
+    """(I - UUᵀ) Bᵀz. UᵀBᵀz = zᵀz is found from the shorter of the two."""
+    inner = z.mT @ z if z.shape[-2] <= x.shape[-2] else x.mT @ product
+    return product - x @ inner
 
 
 @pytree
