@@ -71,10 +71,10 @@ def _run(program: Any, constants: Sequence[Any], arguments: Sequence[Any]) -> li
 
 
 def _product(a: Array | None, b: Array | None, parameters: Any) -> Array | None:
-    """aᵀ b, if that is what is asked for, and the matrices are large."""
-    if a is None or b is None or max(a.size, b.size) < LEAST_ENTRIES:
+    """aᵀ b, if that is what is asked for, and there is something to gain."""
+    if a is None or b is None or a.shape[1] == b.shape[1] or max(a.size, b.size) < LEAST_ENTRIES:
         return None
-    few, many = (a, b) if a.shape[1] <= b.shape[1] else (b, a)
+    few, many = (a, b) if a.shape[1] < b.shape[1] else (b, a)
     details = {key: parameters[key] for key in ("precision", "preferred_element_type")}
     kept = jax.lax.optimization_barrier(few).T
     found = jax.lax.optimization_barrier(jax.lax.dot_general(kept, many, (((1,), (0,)), ((), ())), **details))
