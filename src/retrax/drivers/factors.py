@@ -48,7 +48,9 @@ def _run(program: Any, constants: Sequence[Any], arguments: Sequence[Any]) -> li
         """The matrix that is summed over its rows when this one is summed over the given axes."""
         if len(atom.aval.shape) != 2 or len(contracted) != 1:
             return None
-        return value(atom) if contracted[0] == 0 else transposed.get(atom)
+        if contracted[0] == 0:
+            return value(atom)
+        return transposed.get(atom) if isinstance(atom, Var) else None
 
     for equation in program.eqns:
         values = [value(atom) for atom in equation.invars]
