@@ -22,7 +22,7 @@ EVERY = [
 ]
 STRIDES = 15
 """At so many lines of a step it is interrupted, and at every line that writes. (All lines: tried once, by hand.)"""
-SOURCE = f"{os.sep}retrax{os.sep}"
+SOURCE = os.path.dirname(rx.__file__) + os.sep
 
 
 class Interruption(BaseException):
