@@ -18,7 +18,7 @@ import retrax as rx
 from benchmarks import machine
 from benchmarks.arenas import Arena, Trace
 from benchmarks.contenders import geojax_runs, geoopt_runs
-from retrax.drivers import programs
+from retrax import _programs as programs
 
 Racer = Callable[[Arena, float], Trace]
 PASSES = ("pymanopt CG", "pymanopt TR", "randomized PCA", "pyRiemann")

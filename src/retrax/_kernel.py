@@ -29,15 +29,24 @@ def in_one_kernel(function: Callable[..., Any], *arguments: Any) -> Any:
     XLA does so by itself with loops that touch less than a kilobyte, and marks them thus. It is not prepared for every
     program, and ends the process over some: hence only for what has been tried. Other backends ignore the mark.
     """
+    return called_as_kernel(function)(*arguments)
 
+
+def called_as_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a function that programs call several times: it stands in each of them once."""
+
+    @jax.jit
     def with_uses(*arguments: Any) -> tuple[Any, Array]:
         # XLA ends the process over an argument that goes into nothing, as t does where no part looks at it.
         firsts = [jnp.ravel(leaf)[0].astype(jnp.float32) for leaf in jax.tree.leaves(arguments)]
         return function(*arguments), sum(firsts, start=jnp.zeros((), jnp.float32))
 
-    with set_xla_metadata(inlineable="false", xla_cpu_small_call="true"):
-        result, unread = jax.jit(with_uses)(*arguments)
-    return jax.lax.optimization_barrier((result, unread))[0]
+    def call(*arguments: Any) -> Any:
+        with set_xla_metadata(inlineable="false", xla_cpu_small_call="true"):
+            result, unread = with_uses(*arguments)
+        return jax.lax.optimization_barrier((result, unread))[0]
+
+    return call
 
 
 def is_traced(x: Array) -> bool:
@@ -53,9 +62,11 @@ def suits(a: Array) -> bool:
 def kernel(function: Callable[[Array], Array], reference: Callable[[Array], Array]) -> Callable[[Array], Array]:
     """`function` of matrices in one kernel; for too many of them, and for its derivatives, `reference`, its equal."""
 
+    kernelled = called_as_kernel(function)
+
     @jax.custom_batching.custom_vmap
     def either(a: Array) -> Array:
-        return in_one_kernel(function, a) if a.size <= MOST_ENTRIES else reference(a)
+        return kernelled(a) if a.size <= MOST_ENTRIES else reference(a)
 
     @either.def_vmap
     def more_matrices(axis_size: int, in_batched: list[bool], a: Array) -> tuple[Array, bool]:

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -25,22 +26,34 @@ class _OneBlasThread:
     """One BLAS thread while anybody is inside; runs in several threads may overlap, and the last one out restores."""
 
     def __init__(self) -> None:
-        self._lock, self._inside, self._limit = threading.Lock(), 0, None
+        self._lock, self._inside = threading.Lock(), 0
+        self._limits: list[tuple[Any, Any]] = []
+        """Each handle on libraries with what it has to restore."""
 
     def __enter__(self) -> None:
         with self._lock:
             self._inside += 1
             if self._inside == 1:
-                _take_over()
-                self._limit = _blas().limit(limits=1, user_api="blas")
+                self._limit()
+
+    def look_again(self) -> None:
+        """Include what has been loaded meanwhile."""
+        with self._lock:
+            if self._limits and self._limits[-1][0] is not _blas():
+                self._limit()
+
+    def _limit(self) -> None:
+        _take_over()
+        self._limits.append((_blas(), _blas().limit(limits=1, user_api="blas")))
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside -= 1
             if self._inside == 0:
                 _take_over()
-                self._limit.restore_original_limits()  # type: ignore[attr-defined]
-                _take_over()
+                while self._limits:
+                    self._limits.pop()[1].restore_original_limits()
+                    _take_over()
 
 
 def _take_over() -> None:
@@ -69,10 +82,20 @@ def _refuse_forked() -> None:
         )
 
 
-@functools.cache
 def _blas() -> Any:
-    """A handle on the BLAS libraries of this process, SciPy's among them: JAX's factorisations call that one."""
-    import scipy.linalg.cython_lapack  # noqa: F401  A library is seen only once it is loaded.
+    """A handle on the BLAS libraries of this process: NumPy's, and once it is loaded SciPy's."""
+    return _libraries("scipy.linalg.cython_lapack" in sys.modules)
+
+
+@functools.cache
+def _libraries(with_scipy: bool) -> Any:
     from threadpoolctl import ThreadpoolController  # Not above: importing it sets an environment variable.
 
     return ThreadpoolController()
+
+
+def lowered(program: Any, *arguments: Any) -> Any:
+    """`program.lower(*arguments)`. For the first factorisation JAX loads SciPy, whose BLAS it calls."""
+    found = program.lower(*arguments)
+    _one_blas_thread.look_again()
+    return found

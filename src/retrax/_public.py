@@ -1,10 +1,10 @@
 """The public functions and classes, gathered; `retrax` takes them from here when one is first used."""
 
 # ruff: noqa: F401
+from retrax._cache import cache
 from retrax._tree import pytree, static
 from retrax.checkpoint import Checkpoint
 from retrax.checks import check_gradient, check_retraction, check_transport
-from retrax.drivers.cache import cache
 from retrax.manifolds import (
     SPD,
     Euclidean,

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import retrax as rx
-from retrax.drivers import programs
+from retrax import _programs as programs
 
 MOST_GROWTH = 100.0
 """MB between the moment when all programs that are kept have been made, and the end."""

@@ -11,10 +11,10 @@ import pytest
 
 import retrax as rx
 from retrax._precision import precision
+from retrax._programs import compiled
 from retrax.datasets import synthetic
-from retrax.drivers import jax as driver_module
 from retrax.drivers.jax import JaxDriver
-from retrax.drivers.programs import compiled
+from retrax.drivers.loops import LOOP_OPTIONS, advance_in_form
 from retrax.sources import Samples
 
 from .small_problems import MANIFOLDS, METHODS, case, product_of_matrices, product_problem
@@ -288,7 +288,7 @@ def eight_steps(problem, method, one_kernel):
         (objective, form, fed), arguments = driver._advance_arguments(driver.method, x, state, payload, 2, 8)
         assert form.one_kernel
         statics = (objective, dataclasses.replace(form, one_kernel=one_kernel), fed)
-        program = compiled(driver_module._advance, statics, *arguments, options=driver_module.LOOP_OPTIONS)
+        program = compiled(advance_in_form, statics, *arguments, options=LOOP_OPTIONS)
         return np.asarray(program(*arguments)[0])
 
 

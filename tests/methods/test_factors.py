@@ -10,7 +10,8 @@ import pytest
 import retrax as rx
 from retrax._precision import precision
 from retrax.drivers import factors
-from retrax.drivers.jax import LOOP_OPTIONS, JaxDriver
+from retrax.drivers.jax import JaxDriver
+from retrax.drivers.loops import LOOP_OPTIONS
 
 WIDE = np.random.default_rng(0).standard_normal((200, 50))
 SLIM = np.random.default_rng(1).standard_normal((200, 3))

@@ -9,9 +9,10 @@ import pytest
 
 import retrax as rx
 from retrax._precision import precision
+from retrax._programs import compiled
 from retrax.drivers import grouping, span, wide_span
-from retrax.drivers.jax import LOOP_OPTIONS, JaxDriver, _advance
-from retrax.drivers.programs import compiled
+from retrax.drivers.jax import JaxDriver
+from retrax.drivers.loops import LOOP_OPTIONS, advance_in_form
 from retrax.estimators import Plain, RecursiveMomentum
 from retrax.problems import pca
 from retrax.scalings import RASA, Coordinatewise, Identity
@@ -60,7 +61,7 @@ def run(problem, method, stretches=(7,), in_span=None, dtype="float64"):
                     dataclasses.replace(form, in_span=False, one_kernel=False, small_kernel=False),
                     statics[2],
                 )
-            x, state = compiled(_advance, statics, *arguments, options=LOOP_OPTIONS)(*arguments)
+            x, state = compiled(advance_in_form, statics, *arguments, options=LOOP_OPTIONS)(*arguments)
             step += length
         return jax.tree.map(np.asarray, (x, state)), form
 

@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 import retrax as rx
-from retrax.drivers import cache, kernel, programs, trial
+from retrax import _cache as cache
+from retrax import _programs as programs
+from retrax.drivers import kernel, trial
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="trials were tested on Linux only")
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import retrax as rx
-from retrax.drivers import cache, programs
+from retrax import _cache as cache
+from retrax import _programs as programs
 
 WORKER = """
 import json, sys

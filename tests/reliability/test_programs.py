@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import retrax as rx
-from retrax.drivers import programs
+from retrax import _programs as programs
 
 X = np.random.default_rng(0).standard_normal((20, 3))
 

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from retrax._programs import call
 from retrax._tree import pytree, static
-from retrax.drivers.programs import call
 from retrax.problems.base import Objective, add_trees, sample_count, scale_tree
 from retrax.sources import LargeBatch
 from retrax.typing import Array, Batch, Point, Tangent

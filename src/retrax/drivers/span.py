@@ -8,7 +8,6 @@ follow from the Gram matrices of y, d and B, found in one pass, and one more pas
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
@@ -135,18 +134,17 @@ def step(
     sizes, places = (rank, rank, count), (slice(rank), slice(rank, twice), slice(twice, None))
     basis = [jax.ShapeDtypeStruct(shape, pair.dtype) for shape in ((length, rank),) * 2 + ((count, length),)]
 
-    def small(size: Array, others: Any, inner: Array, of_samples: Callable[[], Array]) -> tuple[Array, Array, Any]:
+    def small(size: Array, others: Any, inner: Array, of_samples: Array) -> tuple[Array, Array, Any]:
         """The coefficients of the results, side by side, and the next size and others."""
         yy, yv, yb, vv, vb = (inner[places[i], places[j]] for i, j in ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2)))
         longest = size * jnp.sqrt(jnp.max(vv * jnp.eye(rank, dtype=vv.dtype)))
         size = jnp.where(longest > most, size * (most / longest), size)
         mv = yv - size * vv
         known = {(0, 0): yy - size * (yv.T + mv), (0, 1): mv, (0, 2): yb - size * vb, (1, 1): vv, (1, 2): vb}
+        known[2, 2] = of_samples
 
         def grams(i: int, j: int) -> Array:
-            if (i, j) in known:
-                return known[i, j]
-            return known[j, i].T if (j, i) in known else of_samples()
+            return known[i, j] if (i, j) in known else known[j, i].T
 
         long, new, others = in_span(function, basis, (size, others), grams)
         nothing = Tall({i: jnp.zeros((), pair.dtype) for i in range(3)}, rank).matrices(sizes)
@@ -155,22 +153,19 @@ def step(
         rows = [[one[0], one[1] - size * one[0], one[2]] for one in columns]
         return jnp.concatenate([jnp.concatenate(one) for one in rows], axis=1), new, others
 
-    asked: list[bool] = []
+    shapes = [jax.ShapeDtypeStruct(shape, pair.dtype) for shape in ((twice, twice + count), (count, count))]
+    program, form = jax.make_jaxpr(small, return_shape=True)(size, others, *shapes)
+    asked = any(program.jaxpr.invars[-1] in one.invars for one in needed(program.jaxpr))
 
-    def noted() -> Array:
-        asked.append(True)
-        return jnp.zeros((count, count), pair.dtype)
+    def run(size: Array, others: Any, inner: Array) -> tuple[Array, Array, Any]:
+        of_samples = inner[twice:, twice:] if asked else jnp.zeros((count, count), pair.dtype)
+        found = jaxpr_as_fun(program)(*jax.tree.leaves((size, others, inner[:twice], of_samples)))
+        return jax.tree.unflatten(jax.tree.structure(form), found)
 
     in_blocks = in_blocks and length >= LEAST_BLOCKS * BLOCK
     products, combination = (_products_in_blocks, _combination_in_blocks) if in_blocks else (_products, _combination)
-    inner = jax.ShapeDtypeStruct((twice, twice + count), pair.dtype)
-    jax.eval_shape(functools.partial(small, of_samples=noted), size, others, inner)
     # The barrier: inside a kernel the compiler would divide the product again.
-    inner = jax.lax.optimization_barrier(products(inner_products, bool(asked), pair, batch))
-
-    def run(size: Array, others: Any, inner: Array) -> tuple[Array, Array, Any]:
-        return small(size, others, inner[:twice], lambda: inner[twice:, twice:])
-
+    inner = jax.lax.optimization_barrier(products(inner_products, asked, pair, batch))
     coefficients, new, rest = in_one_kernel(run, size, others, inner)
     # Transposed in memory: the product with columns would take twice as long.
     return combination(jax.lax.optimization_barrier(coefficients.T), pair, batch), new, rest

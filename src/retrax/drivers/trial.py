@@ -17,7 +17,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from retrax.drivers import cache, kernel
+from retrax import _cache
+from retrax.drivers import kernel
 
 LONGEST_WAIT = 20
 """Seconds that the other process may take; a step that compiles longer is compiled in its ordinary form."""
@@ -69,13 +70,13 @@ def _setting(name: str) -> Any:
 
 
 def _tried(process: Any, lowered: Any, text: str, options: dict[str, Any]) -> Callable[..., Any] | None:
-    name = f"trial-{cache.name_of(lowered, options)}"
+    name = f"trial-{_cache.name_of(lowered, options)}"
     if name in _refused:
         return None
-    machine_code = cache.read(name)
+    machine_code = _cache.read(name)
     if machine_code is None:
         machine_code = _answer(process, _request(lowered, text, options))
-        cache.write(name, machine_code)
+        _cache.write(name, machine_code)
     program = _loaded(machine_code, lowered) if machine_code else None
     if program is None:
         _refused.add(name)
@@ -146,7 +147,7 @@ def _loaded(machine_code: bytes, lowered: Any) -> Loaded | None:
         from jaxlib import xla_client
 
         device = jax.devices()[0]
-        with cache.quietly():
+        with _cache.quietly():
             executable = device.client.deserialize_executable(
                 machine_code, executable_devices=xla_client.DeviceList((device,))
             )

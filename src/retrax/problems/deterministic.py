@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from retrax import _programs
 from retrax._precision import precision
 from retrax._tree import combine, scale
 from retrax.manifolds.base import Manifold
@@ -45,16 +46,15 @@ def best_of(
     """
     with precision("float64"):
         function = mean()
-        found = [
-            _solve(manifold, function, jnp.asarray(start, dtype=jnp.float64), tolerance, flatness) for start in starts
-        ]
+        numbers = np.asarray(tolerance), np.asarray(flatness)
+        points = [np.asarray(start, dtype=np.float64) for start in starts]
+        found = [_programs.call(_solve, (manifold,), function, point, *numbers) for point in points]
         values = [float(value) for _, value in found]
         best = int(np.argmin(values))
         return np.asarray(found[best][0]), values[best]
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _solve(manifold: Manifold, function: Any, x: Point, tolerance: float, flatness: float) -> tuple[Point, Array]:
+def _solve(manifold: Manifold, function: Any, x: Point, tolerance: Array, flatness: Array) -> tuple[Point, Array]:
     """Barzilai-Borwein steps with a non-monotone line search, until ‖grad F‖ ≤ tolerance · max(1, ‖grad F(x₀)‖)."""
     value, gradient = function(x)
     norm = manifold.norm(x, gradient)
@@ -81,14 +81,18 @@ def _iteration(manifold: Manifold, function: Any, state: _State) -> _State:
         return x, value, gradient
 
     def too_long(carry: Any) -> Array:
-        step, (_, value, _) = carry
+        attempts, step, (_, value, _) = carry
         sufficient = value <= reference - _SUFFICIENT * step * state.norm**2 + 1e-15 * jnp.abs(reference)
-        return ~sufficient & (step > 1e-14)
+        return (attempts == 0) | (~sufficient & (step > 1e-14))
 
     def shorten(carry: Any) -> Any:
-        return carry[0] / 4, attempt(carry[0] / 4)
+        attempts, step, _ = carry
+        step = jnp.where(attempts == 0, step, step / 4)
+        return attempts + 1, step, attempt(step)
 
-    step, (x, value, gradient) = jax.lax.while_loop(too_long, shorten, (state.step, attempt(state.step)))
+    # The first attempt is one of the loop's, so that F stands once in the program.
+    none_yet = (0, state.step, (state.x, state.value, state.gradient))
+    _, step, (x, value, gradient) = jax.lax.while_loop(too_long, shorten, none_yet)
     # s and y of the secant equation, both at the new point: s = -step·T(grad), y = grad_new - T(grad).
     carried = manifold.transport(state.x, x, state.gradient)
     difference = combine(1, gradient, -1, carried)
