@@ -82,6 +82,40 @@ def test_the_compiler_alone_transposes_it():
     assert (50, 200) in transposes(FUNCTIONS["transposed"], WIDE, SLIM)
 
 
+STACK = np.random.default_rng(3).standard_normal((4, 50, 40))
+
+
+def diagonals(x, batch):
+    """Joint diagonalization, whose gradient needs Σ Aᵢᵀ Bᵢ for matrices Aᵢ that need not be symmetric."""
+    return jnp.sum(jnp.sum(x[:, :40] * (batch @ x[:40]), axis=-2) ** 2)
+
+
+def pair_of_gradients(batch, x):
+    return jax.grad(diagonals)(x, batch), jax.grad(diagonals)(2 * x, batch)
+
+
+@pytest.mark.parametrize("other", [WIDE[:50, :40], WIDE[:50, :30]], ids=["as wide", "narrower"])
+def test_sums_over_stacks(other):
+    def function(a, b):
+        return jnp.einsum("nij,nik->jk", a, a[:, :, :1] * b)
+
+    with precision("float64"):
+        found = jax.jit(factors.arranged(function))(STACK, other)
+    np.testing.assert_allclose(found, sum(a.T @ (a[:, :1] * other) for a in STACK), atol=1e-11)
+
+
+def test_the_batch_is_transposed_once_for_both_points():
+    """And not what was made of it at each of them."""
+    x = WIDE[:50, :40]
+    with precision("float64"):
+        found = jax.jit(factors.arranged(pair_of_gradients))(STACK, x)
+        expected = jax.jit(pair_of_gradients)(STACK, x)
+        text = jax.jit(factors.arranged(pair_of_gradients)).lower(STACK, x).as_text()
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-9)
+    assert len(re.findall(r"transpose %\S+, .*tensor<200x40xf64>", text)) == 1
+
+
 def test_what_a_user_prints_is_printed(capfd):
     def loud(a, b):
         jax.debug.print("seen {}", b[0, 0])

@@ -171,16 +171,7 @@ def test_gradients_of_pca_at_two_points_at_once():
         np.testing.assert_allclose(found, by_hand, atol=1e-14)
 
 
-def test_both_points_of_a_pair_at_once_are_each_by_itself(covariances):
-    manifold, x, y = rx.SPD(5), covariances[0], covariances[1]
-    together = rx.Problem(lambda c, batch: jnp.mean(manifold.distance(c, batch)), manifold, covariances).objective
-    with jax.enable_x64(True):
-        found = together.gradients(x, y, covariances[2:7])
-        for gradient, point in zip(found, (x, y), strict=True):
-            np.testing.assert_allclose(gradient, together.gradient(point, covariances[2:7]), rtol=1e-11)
-
-
-def test_a_loss_without_a_batched_form_is_taken_point_by_point(rows):
+def test_a_loss_whose_gradient_calls_python(rows):
     @jax.custom_vjp
     def loss(u, batch):
         return -jnp.mean((batch @ u) ** 2)

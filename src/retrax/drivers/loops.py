@@ -116,8 +116,6 @@ def _advance_in_span(
 
     A step's retraction is then the first thing in the next step, where it is small; x follows from the state.
     """
-    # Coefficients stand for matrices, not for stacks of them.
-    objective = dataclasses.replace(objective, at_once=False)
     manifold, dtype, rank = objective.manifold, x.dtype, x.shape[1]
     orthonormalise = getattr(manifold, "orthonormalise", None)
     most = jnp.inf if orthonormalise is None else _orthonormal.longest_step(x)
@@ -159,7 +157,6 @@ def _advance_in_wide_span(
     count: Any,
 ) -> tuple[Point, State]:
     """The same steps, each from the point itself and all else that is long in the state."""
-    objective = dataclasses.replace(objective, at_once=False)
     manifold, dtype = CutByColumns(objective.manifold), x.dtype
     leaves, structure = jax.tree.flatten((x, state))
     is_long = [leaf.ndim == 2 and leaf.shape[0] == x.shape[0] for leaf in leaves]

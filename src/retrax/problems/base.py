@@ -31,8 +31,6 @@ class Objective:
     else ambient."""
     sparse: tuple[str, ...] = ()
     """The entries of a batch that name the rows which it depends on, where the point is a table of rows."""
-    at_once: bool = True
-    """Whether automatic differentiation takes both points of a pair in one pass, with matrix products twice as wide."""
 
     def gradient(self, x: Point, batch: Batch) -> Tangent:
         """grad f_S(x): given in closed form, or by automatic differentiation of the loss."""
@@ -44,26 +42,12 @@ class Objective:
 
     def gradients(self, x: Point, y: Point, batch: Batch) -> tuple[Tangent, Tangent]:
         """(grad f_S(x), grad f_S(y))."""
-        found = self._both(x, y, batch)
-        if found is None:
+        if self.pair is None:
             return self.gradient(x, batch), self.gradient(y, batch)
-        at_x, at_y = found
+        at_x, at_y = self.pair(x, y, batch)
         if self.riemannian_gradient is not None:
             return at_x, at_y
         return self.manifold.gradient(x, at_x), self.manifold.gradient(y, at_y)
-
-    def _both(self, x: Point, y: Point, batch: Batch) -> tuple[Tangent, Tangent] | None:
-        """The gradients at two points, Riemannian or ambient, where they can be had together."""
-        if self.pair is not None:
-            return self.pair(x, y, batch)
-        if not self.at_once or self.riemannian_gradient is not None or self.ambient_gradient is not None:
-            return None
-        points = jax.tree.map(lambda a, b: jnp.stack([a, b]), x, y)
-        try:
-            both = jax.vmap(jax.grad(self.loss), in_axes=(0, None))(points, batch)
-        except Exception:  # A loss may contain what has no batched form, such as a callback; its own errors come again.
-            return None
-        return jax.tree.map(lambda a: a[0], both), jax.tree.map(lambda a: a[1], both)
 
 
 @dataclasses.dataclass(frozen=True)
