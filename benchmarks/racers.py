@@ -19,6 +19,7 @@ from benchmarks import machine
 from benchmarks.arenas import Arena, Trace
 from benchmarks.contenders import geojax_runs, geoopt_runs
 from retrax import _programs as programs
+from retrax.drivers import choosing
 
 Racer = Callable[[Arena, float], Trace]
 PASSES = ("pymanopt CG", "pymanopt TR", "randomized PCA", "pyRiemann")
@@ -116,7 +117,8 @@ def _cached(arena: Arena, limit: float) -> Trace:
 
 def _retrax(arena: Arena, limit: float) -> Trace:
     """Untuned RSRM as in a fresh process: what was compiled is forgotten, and what comes before its steps counts."""
-    programs._kept.clear()
+    programs.forget()
+    choosing.forget()
     jax.clear_caches()
     begin = time.perf_counter()
     sizes = {"batch_size": arena.batch, "first_batch_size": 20 * arena.batch}

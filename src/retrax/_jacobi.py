@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from retrax._kernel import in_one_kernel
+from retrax._kernel import called_as_kernel
 from retrax._triangular import cholesky
 from retrax.typing import Array
 
@@ -36,7 +36,7 @@ def positive_eigh(a: Array) -> tuple[Array, Array]:
     lanes = -(-total // blocks)
     padding = [(0, blocks * lanes - total, 0), (0, 0, 0), (0, 0, 0)]
     matrices = lax.pad(a.reshape(total, n, n), np.zeros((), a.dtype), padding).reshape(blocks, lanes, n, n)
-    values, vectors = lax.map(lambda block: in_one_kernel(_eigh_side_by_side, block), matrices)
+    values, vectors = lax.map(_eigh_side_by_side, matrices)
     return values.reshape(-1, n)[:total].reshape(*leading, n), vectors.reshape(-1, n, n)[:total].reshape(a.shape)
 
 
@@ -45,6 +45,7 @@ def _more_matrices(axis_size: int, in_batched: list[bool], a: Array) -> tuple[tu
     return positive_eigh(a), (True, True)
 
 
+@called_as_kernel
 def _eigh_side_by_side(a: Array) -> tuple[Array, Array]:
     """For matrices (lanes, n, n). Inside, rows are the first axis, and columns with their lanes the last."""
     lanes, n, _ = a.shape

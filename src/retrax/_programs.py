@@ -59,6 +59,13 @@ def text(
     return _lowered(function, statics, arguments, options).as_text()
 
 
+def forget() -> None:
+    """Drop everything, as in a fresh process; JAX keeps what it keeps."""
+    with _lock:
+        _kept.clear()
+    _last_lowered.cache_clear()
+
+
 def call(function: Callable[..., Any], statics: tuple[Any, ...], *arguments: Any) -> Any:
     """`function(*statics, *arguments)`, compiled."""
     return compiled(function, statics, *arguments)(*arguments)

@@ -127,7 +127,7 @@ def test_a_program_that_was_refused_is_not_tried_again(monkeypatch):
     asked, original = [], trial._answer
     monkeypatch.setattr(trial, "_answer", lambda *given: asked.append(1) or original(*given))
     steps()
-    programs._kept.clear()
+    programs.forget()
     steps()
     assert len(asked) == 1
 
@@ -191,7 +191,7 @@ def test_machine_code_of_a_trial_is_kept_in_the_cache(loaded, monkeypatch, tmp_p
     try:
         first = steps()
         assert any(entry.name.startswith("trial-") for entry in tmp_path.iterdir())
-        programs._kept.clear()
+        programs.forget()
         monkeypatch.setattr(trial, "_answer", lambda *_: pytest.fail("it is in the cache"))
         second = steps()
     finally:
@@ -208,7 +208,7 @@ def test_damaged_machine_code_is_not_loaded(loaded, tmp_path):
         for file in entry.iterdir():
             if file.name != cache._DIGESTS:
                 file.write_bytes(b"\0" + file.read_bytes()[1:])
-        programs._kept.clear()
+        programs.forget()
         np.testing.assert_array_equal(steps().x, expected.x)
     finally:
         rx.cache(None)

@@ -57,11 +57,11 @@ def filled(tmp_path_factory):
 @pytest.fixture
 def here(tmp_path):
     """A cache for this process, as if nothing had been compiled before."""
-    programs._kept.clear()
+    programs.forget()
     rx.cache(tmp_path)
     yield tmp_path
     rx.cache(None)
-    programs._kept.clear()
+    programs.forget()
 
 
 def run(steps=3):
@@ -128,7 +128,7 @@ def test_a_directory_that_vanishes_costs_a_warning(here):
 
 
 def test_off_by_default_and_off_again(tmp_path):
-    programs._kept.clear()
+    programs.forget()
     assert cache._place is None
     rx.cache(tmp_path)
     rx.cache(None)

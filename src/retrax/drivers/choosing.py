@@ -29,7 +29,7 @@ def choose(objective: Objective, form: Form, fed: bool, *arguments: Any) -> tupl
     return _chosen(objective, form, fed, *_programs.kind(arguments))
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=64)
 def _chosen(objective: Objective, form: Form, fed: bool, structure: Any, leaves: tuple[Any, ...]) -> tuple[Form, Fit]:
     if isinstance(form.devices, SeveralDevices):
         return form, Fit(False, "devices exchange samples, which a kernel cannot do")
@@ -40,6 +40,11 @@ def _chosen(objective: Objective, form: Form, fed: bool, structure: Any, leaves:
     chosen, found = run.in_span() or run.elsewhere(form.several)
     in_turn = form.several and (chosen.in_span or (chosen.one_kernel and objective.loss not in kernel.FILLS_LANES))
     return dataclasses.replace(chosen, several=form.several, in_turn=in_turn), found
+
+
+def forget() -> None:
+    """Drop what is remembered, as in a fresh process."""
+    _chosen.cache_clear()
 
 
 def _of_one_run(arguments: Any, several: bool) -> Any:
