@@ -202,6 +202,64 @@ def test_a_loss_that_looks_at_entries_is_left_alone(loss):
     assert not run(rx.Problem(loss, MANIFOLDS["Stiefel"], DATA), METHODS["rsrm"])[1].in_span
 
 
+@pytest.mark.parametrize("rank", [R, 20])
+def test_a_loss_that_looks_at_entries_of_long_points(rank):
+    """Too long for one kernel; with 20 columns too wide for kernels of what is small."""
+    data = np.tile(DATA, 2)[:, :200]
+    problem, settings = rx.Problem(sparse, rx.Stiefel(200, rank), data), {"steps": 12, "record": 12, "progress": False}
+    found = rx.minimize(problem, METHODS["rsrm"], **settings)
+    expected = rx.minimize(problem, METHODS["rsrm"], driver="eager", **settings)
+    np.testing.assert_allclose(found.x, expected.x, rtol=0, atol=1e-11)
+
+
+def repeated_losses():
+    """What is one column, or one sample, beside several is repeated by the operation itself."""
+    return {
+        "point beside samples": (rx.Euclidean(D, 1), lambda x, b: jnp.mean(jnp.sum((b - x.T) ** 2, -1))),
+        "the other way round": (rx.Stiefel(D, 1), lambda x, b: jnp.mean(jnp.sum((x.T - b) ** 2, -1))),
+        "sample beside samples": (rx.Stiefel(D, 3), lambda x, b: -jnp.mean(((b[:1] - b) @ x) ** 2)),
+        "column beside columns": (
+            rx.Stiefel(D, 3),
+            lambda x, b: pca.loss(x, b) + jnp.sum((b @ (x[:, :1] - x)) ** 2),
+        ),
+        "product of columns": (rx.Stiefel(D, 3), lambda x, b: pca.loss(x, b) + jnp.sum(x[:, :1] * x)),
+        "difference of columns": (rx.Stiefel(D, 3), lambda x, b: pca.loss(x, b) + jnp.sum((x[:, :1] - x) ** 2)),
+        "column selected": (
+            rx.Stiefel(D, 3),
+            lambda x, b: pca.loss(jnp.where(jnp.sum(b) > 0, x[:, 1:2], x), b),
+        ),
+        "column divided": (rx.Stiefel(D, 3), lambda x, b: pca.loss(x[:, :1] / jnp.arange(1.0, 4.0) + x, b)),
+    }
+
+
+@pytest.mark.parametrize("method", ["rsrm", "rsgd", "rasa", "rsvrg"])
+@pytest.mark.parametrize("name", repeated_losses())
+def test_what_an_operation_repeats(name, method):
+    manifold, loss = repeated_losses()[name]
+    problem = rx.Problem(loss, manifold, DATA)
+    method = {"rsrm": rx.rsrm(0.05), "rsgd": rx.rsgd(0.05), "rasa": rx.rasa(1e-3), "rsvrg": rx.rsvrg(0.05)}[method]
+    settings = {"steps": 7, "batch_size": 4, "first_batch_size": 20, "record": 7, "progress": False}
+    found = rx.minimize(problem, method, **settings)
+    expected = rx.minimize(problem, method, driver="eager", **settings)
+    np.testing.assert_allclose(found.x, expected.x, rtol=0, atol=1e-11)
+
+
+def test_what_a_loss_tells_python_is_told_at_every_point():
+    told = []
+
+    def loss(x, batch):
+        jax.debug.callback(told.append, jnp.sum(x))
+        return pca.loss(x, batch)
+
+    counts = []
+    for driver in ("jax", "eager"):
+        told.clear()
+        rx.minimize(rx.Problem(loss, MANIFOLDS["Stiefel"], DATA), rx.rsgd(0.1), steps=5, driver=driver, progress=False)
+        jax.effects_barrier()
+        counts.append(len(told))
+    assert counts[0] == counts[1] > 5
+
+
 def test_a_run_is_the_same_to_the_bit_however_it_is_cut():
     problem = rx.Problem(residual, MANIFOLDS["Grassmann"], DATA)
     whole, parts = run(problem, METHODS["untuned"], (12,))[0], run(problem, METHODS["untuned"], (5, 1, 6))[0]

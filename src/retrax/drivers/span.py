@@ -43,7 +43,7 @@ class OutOfSpanError(Exception):
     """A program does to a long matrix what its coefficients do not tell."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Tall:
     """Σᵢ Vᵢ Cᵢ, of d×m, or its transpose; the basis matrices Vᵢ stand in nobody's program."""
 
@@ -81,7 +81,7 @@ class Filled:
         return jax.lax.broadcast_in_dim(self.values, self.shape, self.axes)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Product:
     """a ∘ b entry by entry, of which only sums along the long axis are known."""
 
@@ -100,6 +100,7 @@ def in_span(function: Callable[..., Any], basis: Sequence[Any], others: Any, gra
     one.
     """
     program, shapes = jax.make_jaxpr(function, return_shape=True)(basis, others)
+    refuse_effects(program)
     sizes = [min(one.shape) for one in basis]
     arguments = [
         Tall({i: jnp.ones((), one.dtype)}, min(one.shape), turned=one.shape[0] < one.shape[1])
@@ -250,7 +251,7 @@ class Interpreter:
 
     def __init__(self, length: int, sizes: Sequence[int], grams: Grams, matrices: Matrices | None = None) -> None:
         self.length, self.sizes, self.grams, self.matrices = length, sizes, grams, matrices
-        self._products: dict[int, tuple[Product, Tall]] = {}
+        self._products: dict[Product, Tall] = {}
 
     def run(self, program: Any, constants: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
         known: dict[Any, Any] = dict(zip([*program.constvars, *program.invars], [*constants, *arguments], strict=True))
@@ -277,13 +278,29 @@ class Interpreter:
             return self.run(inner.jaxpr, inner.consts, operands)
         if name == "optimization_barrier" and self.matrices is not None:
             return [self._formed(one) for one in operands]
-        if name in _ENTRY_BY_ENTRY:
-            operands = [_as_repeated(one, equation.outvars[0].aval.shape) for one in operands]
         if self.matrices is not None and name != "reduce_sum":
             operands = [self._settled(one) if isinstance(one, Product) else one for one in operands]
+        if name in _ENTRY_BY_ENTRY:
+            operands = [self._as_repeated(one, equation.outvars[0].aval.shape) for one in operands]
         rule = getattr(self, f"_{name}", None)
         found = None if rule is None else rule(equation.params, *operands)
         return self._on_matrices(equation, operands) if found is None else [found]
+
+    def _as_repeated(self, one: Any, shape: tuple[int, ...]) -> Any:
+        """A matrix of one row or column beside a larger one, which an operation repeats by itself."""
+        if isinstance(one, Tall):
+            return self._widened(one, shape[1 - one.long_axis])
+        if isinstance(one, Filled):
+            return dataclasses.replace(one, shape=shape)
+        small = not isinstance(one, Product) and jnp.ndim(one) == 2 and one.shape != shape
+        return _repeated(one, shape, (0, 1)) if small else one
+
+    def _widened(self, a: Tall, columns: int) -> Tall:
+        """With its only column repeated."""
+        if a.columns == columns:
+            return a
+        parts = {i: jnp.broadcast_to(part, (self.sizes[i], columns)) for i, part in a.matrices(self.sizes).items()}
+        return Tall(parts, columns, a.turned)
 
     def _on_matrices(self, equation: Any, operands: list[Any]) -> list[Any]:
         """The operation itself; a long matrix that it finds is a new one of the basis."""
@@ -315,11 +332,11 @@ class Interpreter:
 
     def _settled(self, product: Product) -> Tall:
         """A product of which more is asked than sums, as a matrix; once for all who ask."""
-        if id(product) not in self._products:
+        if product not in self._products:
             a, b = product.a, product.b
             rows = self._rows(a, a.turned) * self._rows(b, b.turned)
-            self._products[id(product)] = product, cast(Matrices, self.matrices).joined(rows, a.turned)
-        return self._products[id(product)][1]
+            self._products[product] = cast(Matrices, self.matrices).joined(rows, a.turned)
+        return self._products[product]
 
     def _formed(self, one: Any) -> Any:
         """A combination as a matrix of its own (`_linalg.formed`)."""
@@ -419,10 +436,10 @@ class Interpreter:
 
     def _broadcast_in_dim(self, parameters: Any, a: Any, *sizes: Any) -> Any:
         """A column repeated; what is repeated along the long axis is `Filled`."""
-        if self.matrices is None or not isinstance(a, Tall) or a.columns != 1 or len(parameters["shape"]) != 2:
+        shape = parameters["shape"]
+        if not isinstance(a, Tall) or len(shape) != 2 or a.columns not in (1, shape[1 - a.long_axis]):
             return None
-        repeated = parameters["shape"][1 - a.long_axis]
-        return self.matrices.joined(jnp.broadcast_to(self._rows(a, a.turned), (repeated, self.length)), a.turned)
+        return self._widened(a, shape[1 - a.long_axis])
 
     def _dot_general(self, parameters: Any, a: Any, b: Any) -> Any:
         (left, right), batched = parameters["dimension_numbers"]
@@ -514,10 +531,10 @@ def _repeated(values: Array, shape: tuple[int, ...], broadcast_dimensions: tuple
     return Filled(values.reshape([values.shape[k] for k in kept]), shape, tuple(broadcast_dimensions[k] for k in kept))
 
 
-def _as_repeated(one: Any, shape: tuple[int, ...]) -> Any:
-    """A matrix of one row or column beside a larger one, which an operation repeats by itself."""
-    small = not isinstance(one, Tall | Product | Filled) and jnp.ndim(one) == 2 and one.shape != shape
-    return _repeated(one, shape, (0, 1)) if small else one
+def refuse_effects(program: Any) -> None:
+    """What a program prints or tells Python is no result that others depend on."""
+    if program.effects:
+        raise OutOfSpanError(f"{program.effects}")
 
 
 def needed(program: Any) -> list[Any]:

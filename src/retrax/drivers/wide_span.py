@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from retrax.drivers.span import Interpreter, Tall, as_matrix, product
+from retrax.drivers.span import Interpreter, Tall, as_matrix, product, refuse_effects
 from retrax.typing import Array
 
 
@@ -31,6 +31,7 @@ def step(
     shapes = [(length, one.shape[0]) for one in rows[:-1]] + [rows[-1].shape]
     matrices = [jax.ShapeDtypeStruct(shape, dtype) for shape in shapes]
     program, form = jax.make_jaxpr(function, return_shape=True)(matrices, others)
+    refuse_effects(program)
 
     def run(basis: Basis, others: Any) -> tuple[list[Array], Any]:
         arguments = [basis.member(i, turned=i == len(rows) - 1) for i in range(len(rows))]
@@ -70,7 +71,7 @@ class Basis:
         self.used: set[int] = set()
         """The first matrices whose inner products or combinations were asked for."""
         self._first = len(rows)
-        self._formed: dict[int, tuple[Tall, Array]] = {}
+        self._formed: dict[Tall, Array] = {}
         if self.together:
             self._stack = jnp.concatenate([self.rows[i] for i in self.together])
             self._multiply(with_last)
@@ -113,13 +114,13 @@ class Basis:
 
     def formed(self, tall: Tall) -> Array:
         """The transpose of a combination; once for all who ask for the same one."""
-        if id(tall) not in self._formed:
-            self._formed[id(tall)] = tall, self.all_formed([tall])[0]
-        return self._formed[id(tall)][1]
+        if tall not in self._formed:
+            self._formed[tall] = self.all_formed([tall])[0]
+        return self._formed[tall]
 
     def all_formed(self, talls: Sequence[Tall]) -> list[Array]:
         """The same for several: what mixes the rows that are together is found in one product."""
-        done = {i: self._formed[id(one)][1] for i, one in enumerate(talls) if id(one) in self._formed}
+        done = {i: self._formed[one] for i, one in enumerate(talls) if one in self._formed}
         mixed = [i for i, one in enumerate(talls) if i not in done and self._is_mixed(one)]
         products = dict(zip(mixed, self._mixed([talls[i] for i in mixed]), strict=True))
         return [
