@@ -78,8 +78,9 @@ def kind(arguments: Any) -> tuple[Any, tuple[jax.ShapeDtypeStruct, ...]]:
 
 
 def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
-    given = isinstance(leaf, jax.ShapeDtypeStruct) or getattr(leaf, "committed", False)
-    place = leaf.sharding if given else None
+    place = leaf.sharding if isinstance(leaf, jax.ShapeDtypeStruct) or getattr(leaf, "committed", False) else None
+    if isinstance(place, jax.sharding.SingleDeviceSharding) and place.device_set == {_default_device()}:
+        place = None  # where it would be anyway, as what programs of a trial return
     return jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype), sharding=place)
 
 
@@ -100,4 +101,13 @@ def _last_lowered(
 
 def _circumstances() -> tuple[Any, ...]:
     """Settings of JAX that a program depends on."""
-    return jax.config.read("jax_enable_x64"), getattr(jax.config, "jax_default_device", None)
+    return *map(setting, ("jax_enable_x64", "jax_debug_nans", "jax_debug_infs")), _default_device()
+
+
+def _default_device() -> Any:
+    return setting("jax_default_device") or jax.local_devices()[0]
+
+
+def setting(name: str) -> Any:
+    """JAX reads settings that hold within a context in one way, and others in another."""
+    return getattr(jax.config, name) if hasattr(jax.config, name) else jax.config.read(name)

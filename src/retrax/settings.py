@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from retrax import schedules
+from retrax import _programs, schedules
 from retrax._arguments import integer, one_of
 from retrax.drivers.base import Driver
 from retrax.drivers.eager import EagerDriver
@@ -89,6 +89,7 @@ class Settings:
         self.plan = self._plan(steps, batch_size, first_batch_size, checkpoint_every)
         check_functions(problem, self.first_point, self.dtype)
         if driver == "jax":
+            _check_compiling()
             _check_schedules(self.method)
 
     @property
@@ -175,6 +176,11 @@ def _refuse_tracing() -> None:
         raise TypeError(
             "a run was started inside jax.jit, jax.vmap or jax.grad; it compiles its own steps: call it outside of them"
         )
+
+
+def _check_compiling() -> None:
+    if _programs.setting("jax_disable_jit"):
+        raise ValueError("jax.disable_jit is on, but driver='jax' compiles its steps; take driver='eager'")
 
 
 def _check_kinds(problem: Any, method: Any, driver: str) -> None:

@@ -1,5 +1,6 @@
 """Bad input: an error that says what was given and what to do, before anything is compiled or run."""
 
+import dataclasses
 import math
 
 import jax
@@ -372,3 +373,20 @@ def test_a_method_where_a_function_is_expected(call, expected):
     message = _refusal(TypeError, call, rx.rsrm(0.1))
     assert expected in message
     assert len(message) < 200
+
+
+def test_a_loss_without_a_hash_is_refused():
+    @dataclasses.dataclass
+    class Loss:
+        scale: float = 1.0
+
+        def __call__(self, x, batch):
+            return self.scale * jnp.mean(batch @ x)
+
+    with pytest.raises(TypeError, match="frozen dataclass"):
+        rx.Problem(Loss(), rx.Sphere(3), np.ones((4, 3)))
+
+
+def test_a_run_that_must_not_compile_is_refused():
+    with jax.disable_jit():
+        refused(ValueError, "driver='eager'")

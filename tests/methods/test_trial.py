@@ -215,6 +215,26 @@ def test_damaged_machine_code_is_not_loaded(loaded, tmp_path):
     assert [type(program) for program in loaded] == [trial.Loaded] * 2
 
 
+@pytest.mark.parametrize(("death", "kept"), [("dies", 1), ("hangs", 0), ("refuses", 0)])
+def test_what_is_remembered_of_a_failed_trial(monkeypatch, tmp_path, death, kept):
+    """That the compiler dies of the program, for all processes; that this machine was busy, for this process only."""
+    monkeypatch.setattr(trial, "command", lambda: [sys.executable, "-c", DEATHS[death]])
+    monkeypatch.setattr(trial, "LONGEST_WAIT", 0.3 if death == "hangs" else 20)
+    rx.cache(tmp_path)
+    try:
+        steps()
+    finally:
+        rx.cache(None)
+    assert sum(entry.name.startswith("trial-") for entry in tmp_path.iterdir()) == kept
+
+
+def test_with_several_devices_nothing_is_tried(monkeypatch):
+    """The other process knows one, and its program would run on no other."""
+    assert trial.is_possible()
+    monkeypatch.setattr(jax, "device_count", lambda: 2)
+    assert not trial.is_possible()
+
+
 def test_products_are_counted_with_their_sums():
     def program(a, b):
         return a @ b, a[:2] @ b

@@ -121,6 +121,17 @@ def test_only_our_programs_go_there_and_only_while_they_are_compiled(here):
     assert entries(here) == kept
 
 
+def test_the_search_for_an_optimum_is_kept_too(here, monkeypatch):
+    matrices = np.eye(3) * np.arange(1.0, 5.0)[:, None, None]
+    first = rx.problems.Centroid(matrices).optimum
+    assert len(entries(here)) == 1
+    programs.forget()
+    hits = []
+    jax.monitoring.register_event_listener(lambda name, **_: hits.append(name) if name.endswith("cache_hits") else None)
+    assert rx.problems.Centroid(matrices).optimum == first
+    assert len(hits) == 1
+
+
 def test_a_directory_that_vanishes_costs_a_warning(here):
     shutil.rmtree(here)
     with pytest.warns(UserWarning, match="could not be kept"):

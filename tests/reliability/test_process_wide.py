@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -50,6 +52,34 @@ def test_runs_that_overlap_leave_blas_its_threads():
         with _precision._blas().limit(limits=1, user_api="blas"):  # and this thread can set it again
             assert set(blas_threads()) == {1}
     assert blas_threads() == before
+
+
+ONE_THREAD = """
+import sys, numpy as np, retrax as rx
+from retrax import _precision
+
+X = np.random.default_rng(0).standard_normal((50, 20))
+rx.minimize(rx.problems.PCA(X, 2), rx.rsgd(0.1), steps=3, progress=False)
+assert "scipy.linalg" not in sys.modules  # a tenth of a second, for nothing
+matrices = X.T @ X / 50 + np.arange(1, 9)[:, None, None] * np.eye(20)
+seen = []
+look = lambda *_: seen.append({(one["filepath"], one["num_threads"]) for one in _precision._blas().info()})
+before = {one["filepath"]: one["num_threads"] for one in _precision._blas().info()}
+rx.minimize(rx.Problem(lambda x, z: ((x - z.mean(0)) ** 2).mean(), rx.SPD(20), matrices), rx.rsgd(1e-3), steps=3,
+            progress=False, on_record=look)
+assert "scipy.linalg" in sys.modules
+assert len(seen[-1]) > len(before), "SciPy brings no BLAS of its own here"
+assert {threads for _, threads in seen[-1]} == {1}, seen
+after = {one["filepath"]: one["num_threads"] for one in _precision._blas().info()}
+assert {path: after[path] for path in before} == before
+assert set(after.values()) == set(before.values()), after
+"""
+
+
+def test_a_blas_that_is_loaded_in_the_middle_of_a_run_has_one_thread_too():
+    """JAX loads SciPy with the first factorisation, here of matrices too large for kernels."""
+    done = subprocess.run([sys.executable, "-c", ONE_THREAD], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def _forked(connection):

@@ -8,6 +8,7 @@ import numpy as np
 
 import retrax as rx
 from retrax import _programs as programs
+from retrax.drivers import choosing
 
 X = np.random.default_rng(0).standard_normal((20, 3))
 
@@ -26,6 +27,17 @@ def test_the_programs_of_losses_that_are_no_longer_used_are_dropped(monkeypatch)
     first = run_with_a_new_loss()
     assert [run_with_a_new_loss() for _ in range(2)] == [first, first]
     assert len(programs._kept) == 3
+
+
+def test_a_program_is_traced_once_and_the_form_of_its_loop_decided_once(monkeypatch):
+    """What decides how steps are taken looks at the program that is then compiled."""
+    lowered, original = [], programs.lowered
+    monkeypatch.setattr(programs, "lowered", lambda *given: lowered.append(given) or original(*given))
+    programs.forget()
+    choosing.forget()
+    for _ in range(2):
+        rx.minimize(rx.problems.PCA(np.tile(X, 10), 1), rx.rsgd(0.1), steps=3, record=3, batch_size=2)
+        assert len(lowered) == 3  # the first batch, the other steps, the records
 
 
 def test_a_second_run_compiles_nothing(monkeypatch):

@@ -9,6 +9,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from retrax import _cache
+from retrax import _cache, _programs
 from retrax.drivers import kernel
 
 LONGEST_WAIT = 20
@@ -32,6 +33,9 @@ _DEFAULTS = {
     "jax_debug_infs": False,
 }
 """Settings of JAX that would have to be the other process's too, or to hold for a program that JAX does not call."""
+
+_CRASHES = frozenset({"SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"})
+"""How XLA's compiler ends a process over a program; any other end says nothing of the program."""
 
 _refused: set[str] = set()
 """The names of programs that did not come back from a trial in this process."""
@@ -59,14 +63,9 @@ def is_possible() -> bool:
         and not getattr(sys, "frozen", False)
         and pathlib.Path(sys.executable or "").name.startswith("python")  # An application would start itself.
         and jax.default_backend() == "cpu"
-        and jax.process_count() == 1
-        and all(_setting(name) == value for name, value in _DEFAULTS.items())
+        and jax.device_count() == 1
+        and all(_programs.setting(name) == value for name, value in _DEFAULTS.items())
     )
-
-
-def _setting(name: str) -> Any:
-    """JAX reads settings that hold within a context in one way, and others in another."""
-    return getattr(jax.config, name) if hasattr(jax.config, name) else jax.config.read(name)
 
 
 def _tried(process: Any, lowered: Any, text: str, options: dict[str, Any]) -> Callable[..., Any] | None:
@@ -76,7 +75,8 @@ def _tried(process: Any, lowered: Any, text: str, options: dict[str, Any]) -> Ca
     machine_code = _cache.read(name)
     if machine_code is None:
         machine_code = _answer(process, _request(lowered, text, options))
-        _cache.write(name, machine_code)
+        if machine_code is not None:
+            _cache.write(name, machine_code)
     program = _loaded(machine_code, lowered) if machine_code else None
     if program is None:
         _refused.add(name)
@@ -111,13 +111,19 @@ def _process() -> Iterator[Any]:
                 stream.close()
 
 
-def _answer(process: Any, request: bytes) -> bytes:
-    """The machine code, or nothing if the process died, refused or took too long."""
+def _answer(process: Any, request: bytes) -> bytes | None:
+    """The machine code; none at all if the program ended the compiler.
+
+    None if nothing can be learned for other processes: this one was too slow, or short of something.
+    """
     try:
         answer, _ = process.communicate(request, timeout=LONGEST_WAIT)
     except subprocess.TimeoutExpired:
-        return b""
-    return answer if process.returncode == 0 else b""
+        return None
+    if process.returncode == 0:
+        return answer
+    crashed = process.returncode < 0 and signal.Signals(-process.returncode).name in _CRASHES
+    return b"" if crashed else None
 
 
 @dataclasses.dataclass(frozen=True)
