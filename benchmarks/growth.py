@@ -62,6 +62,10 @@ def _contenders(case: Case, batch: int, dtype: str, sizes: Sizes) -> list[Conten
     ]
     if dtype == "float64":
         found.append(Contender(CURVES[2], lambda: by_c.rsrm(case, steps, batch), "polar"))
+    other = {"float64": "float32", "float32": "float64"}[dtype]
+    found.append(
+        Contender(f"{CURVES[0]}, {other}", lambda: retrax_runs.minimize(case, method, batch, steps, other), "")
+    )
     return found
 
 
