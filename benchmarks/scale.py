@@ -28,7 +28,7 @@ loss = lambda x, batch: -jax.numpy.mean(jax.numpy.sum((batch @ x) ** 2, axis=-1)
 problem = rx.Problem(loss, rx.Grassmann(d, 10), rows)
 x0 = np.linalg.qr(rng.standard_normal((d, 10), dtype=np.float32))[0]
 before = machine.resident_bytes()
-steps = max(60, 20_000_000 // (d * 10))  # enough to leave the start of a run behind
+steps = max(200, 20_000_000 // (d * 10))  # enough to leave the start of a run behind
 best = float("inf")
 for _ in range(3):
     result = rx.minimize(problem, rx.rsrm(1e-3), steps=steps, batch_size=4, first_batch_size=4, record=steps,

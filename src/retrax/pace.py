@@ -3,8 +3,10 @@
 SECONDS_OF_STEPS, MOST_SECONDS_OF_STEPS = 0.25, 4.0
 """So long the steps of a stretch should take: a run answers to Ctrl-C, and its bar moves, between two stretches.
 
-Up to the second one they may take twice as long as beginning and ending the stretch, which is slow for large points.
+Up to the second one they may take four times as long as beginning and ending the stretch, slow for large points.
 """
+
+TIMES_OVERHEAD = 4
 
 MOST_STEPS = 10**6
 
@@ -21,12 +23,12 @@ class Pace:
         """Learn from a stretch."""
         self._learn_overhead(count, seconds)
         overhead = self._overhead or 0.0
-        wanted = max(SECONDS_OF_STEPS, min(2 * overhead, MOST_SECONDS_OF_STEPS))
+        wanted = max(SECONDS_OF_STEPS, min(TIMES_OVERHEAD * overhead, MOST_SECONDS_OF_STEPS))
         steps = _steps(count, max(seconds - overhead, seconds / 20), wanted)
         if self._overhead is None and steps == count:
             steps = 2 * count  # Stretches of one length do not tell overhead from steps.
-        # What rests on the overhead, which may be misjudged, is tried in small leaps.
-        self.steps = min(steps, max(4 * count, _steps(count, seconds, SECONDS_OF_STEPS)))
+        # What rests on the overhead, which may be misjudged, is tried in small leaps from what was already allowed.
+        self.steps = min(steps, max(self.steps, 4 * count, _steps(count, seconds, SECONDS_OF_STEPS)))
 
     def _learn_overhead(self, count: int, seconds: float) -> None:
         """From this stretch and the one before, where their lengths differ enough."""

@@ -206,8 +206,16 @@ def test_steps_longer_than_a_stretch_are_taken_one_by_one(start):
 def test_overhead_takes_at_most_the_larger_part_of_a_stretch_where_it_cannot_be_less(start, overhead, each):
     """Of a large point, beginning a stretch takes as long as several steps: single steps would each pay that."""
     steps = stretches(Pace(start), overhead, each)[-1] * each
-    assert 0.5 * min(2 * overhead, 4.0) <= steps + each
-    assert steps <= max(2.2 * overhead, 0.25, each)
+    assert 0.5 * min(4 * overhead, 4.0) <= steps + each
+    assert steps <= max(4.4 * overhead, 0.25, each)
+
+
+def test_a_stretch_cut_short_by_something_else_does_not_make_the_next_ones_short():
+    """As where the run keeps an iterate, or records."""
+    pace, overhead, each = Pace(1), 0.2, 0.03
+    usual = stretches(pace, overhead, each)[-1]
+    pace.took(1, overhead + each)
+    assert pace.steps >= 0.8 * usual
 
 
 def test_a_first_stretch_that_is_slow_for_other_reasons_does_not_make_the_next_ones_long():

@@ -23,7 +23,7 @@ LEAST_LENGTH = 3
 BLOCK = 2**13
 """So many columns of a very long axis are taken at once: what is made of them stays in the processor's cache."""
 
-LEAST_BLOCKS = 32
+LEAST_BLOCKS = 16
 """A very long axis has at least so many blocks."""
 
 
