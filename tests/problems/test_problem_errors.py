@@ -24,6 +24,19 @@ def test_indefinite_sample(matrices):
         rx.problems.Centroid(matrices)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_singular_samples_are_refused_by_their_eigenvalues(matrices, dtype):
+    """Rounding leaves Cholesky's last pivot of such a matrix on either side of zero."""
+    for factor in np.random.default_rng(1).normal(size=(200, 3, 2)):
+        matrices[3] = factor @ factor.T
+        rounded = matrices.astype(dtype)
+        if np.linalg.eigvalsh(rounded)[3, 0] > 0:
+            rx.problems.Centroid(rounded)
+        else:
+            with pytest.raises(ValueError, match=r"matrices\[3\] is not positive definite"):
+                rx.problems.Centroid(rounded)
+
+
 def test_joint_diagonalization_takes_indefinite_matrices(matrices):
     rx.problems.JointDiagonalization(matrices - 100 * np.eye(3))
 
