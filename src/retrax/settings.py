@@ -36,8 +36,11 @@ DRIVERS = ("jax", "eager")
 BUFFER_STEPS = 1024
 PUSHED_STEPS = 32
 """Steps in a stretch, at the most; fewer where samples are pushed, a few at a time, and the buffer is filled anew."""
-BUFFER_BYTES = 2**26
-"""The most that the host reads for one stretch."""
+BUFFER_BYTES, LARGEST_BUFFER_BYTES, FEW_SAMPLES = 2**23, 2**26, 512
+"""The most that the host reads for one stretch; and where so many samples would not fit, for them.
+
+Of larger arrays the system hands out the memory anew for each stretch, which takes longer than many a step.
+"""
 
 
 class Settings:
@@ -156,7 +159,8 @@ class Settings:
         if source.resident and (self.layout is None or self.layout.by_feature):
             return None
         runs = 1 if self.seeds is None else len(self.x0)
-        return max(1, BUFFER_BYTES // (source.sample_bytes(self.dtype) * runs))
+        bytes_each = source.sample_bytes(self.dtype) * runs
+        return max(1, BUFFER_BYTES // bytes_each, min(FEW_SAMPLES, LARGEST_BUFFER_BYTES // bytes_each))
 
     def _first_batch_size(self, given: Any, small: Callable[[int], int]) -> Any:
         if given is not None:

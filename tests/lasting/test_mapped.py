@@ -127,7 +127,8 @@ def test_large_batches_are_read_part_by_part(tmp_path, monkeypatch):
 def test_results_do_not_depend_on_the_size_of_the_buffers(buffer, tmp_path, monkeypatch):
     path = saved(tmp_path, samples())
     reference = rx.minimize(problem(path), rx.rsrm(0.01), steps=150)
-    monkeypatch.setattr("retrax.settings.BUFFER_BYTES", buffer)
+    for name in ("BUFFER_BYTES", "LARGEST_BUFFER_BYTES"):
+        monkeypatch.setattr(f"retrax.settings.{name}", buffer)
     assert_same(reference, rx.minimize(problem(path), rx.rsrm(0.01), steps=150))
 
 
