@@ -12,6 +12,8 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import retrax as rx
+from retrax import _programs as programs
+from retrax.drivers import span
 
 from tests.lasting.runs import MANIFOLD, loss, samples  # isort: skip
 
@@ -84,12 +86,28 @@ def by_features(checkpoints: str) -> dict[str, float]:
     rx.minimize(several, METHODS["rsrm"], **arguments, on_record=lambda step, _: step == 20)
     resumed = rx.minimize(several, METHODS["rsrm"], **arguments)
     assert difference(rx.minimize(several, METHODS["rsrm"], **settings), resumed) == 0
+    found["in blocks by features"] = in_blocks(one, several, settings)
     with pytest.raises(ValueError, match="a point that is one matrix with as many rows"):
         rx.minimize(rx.Problem(loss, rx.Grassmann(24, 3), several.data), METHODS["rsrm"], **settings)
     with pytest.raises(ValueError, match="not along features"):
         rx.sweep(several, rx.rsrm, [0.1], 2, steps=5)
     with pytest.raises(ValueError, match=r"give its loss to retrax\.Problem"):
         rx.problems.PCA(several.data, 3)
+    return found
+
+
+def in_blocks(one: rx.Problem, several: rx.Problem, settings: dict[str, object]) -> float:
+    """Each device passes over its own rows in blocks, the last of them shorter, as it would over very many."""
+    programs.forget()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(span, "BLOCK", 5)
+        patch.setattr(span, "LEAST_BLOCKS", 2)
+        taken = []
+        original = span._combination_in_blocks
+        patch.setattr(span, "_combination_in_blocks", lambda *given: taken.append(given) or original(*given))
+        found = difference(*(rx.minimize(each, METHODS["rsrm"], **settings) for each in (one, several)))
+    assert taken[-1][1].shape[1] == 48 // jax.device_count()
+    programs.forget()
     return found
 
 

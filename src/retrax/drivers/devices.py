@@ -28,7 +28,7 @@ WORTH_SPLITTING = 256
 
 
 class _AsWritten:
-    """Programs are run as they are written."""
+    """Programs are run as they are written, where a kind of placement says nothing else."""
 
     def call(self, function: Callable[..., Any], data: Batch, *others: Any) -> Any:
         """`function(data, *others)`."""
@@ -41,6 +41,10 @@ class _AsWritten:
     def mean(self, objective: Objective, chunk: int, data: Batch, indices: Array | None) -> Mean:
         """F over the samples that `indices` names (None: all)."""
         return SampleMean(objective, chunk, data, indices)
+
+    def along(self, function: Callable[..., Array], *matrices: Array, summed: bool) -> Array:
+        """`function(*matrices)`, which works column by column of the long ones; `summed`: and adds up what it finds."""
+        return function(*matrices)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +72,18 @@ class SplitRows(_AsWritten):
         """The samples, on this layout's own mesh."""
         return jax.device_put(data, NamedSharding(self.layout.mesh, PartitionSpec(None, self.layout.axes)))
 
+    def along(self, function: Callable[..., Array], *matrices: Array, summed: bool) -> Array:
+        """The same, of the columns that each device has."""
+        axes, everywhere = self.layout.axes, PartitionSpec()
+        split = PartitionSpec(None, axes)
+
+        def local(*parts: Array) -> Array:
+            return jax.lax.psum(function(*parts), axes) if summed else function(*parts)
+
+        specs = tuple(split if one.shape[1] == self.length else everywhere for one in matrices)
+        found = everywhere if summed else split
+        return jax.shard_map(local, mesh=self.layout.mesh, in_specs=specs, out_specs=found, check_vma=False)(*matrices)
+
     def _is_split(self, leaf: Any) -> bool:
         return np.ndim(leaf) == 2 and np.shape(leaf)[0] == self.length
 
@@ -80,7 +96,7 @@ def _placed(layout: Layout, leaf: Any, split: bool) -> jax.Array:
 
 
 @dataclasses.dataclass(frozen=True)
-class SeveralDevices:
+class SeveralDevices(_AsWritten):
     """Samples split over devices or processes; programs run on all of them."""
 
     layout: Layout

@@ -17,7 +17,7 @@ from retrax import _kernel
 from retrax._kernel import in_one_kernel
 from retrax.drivers import factors, grouping, span, wide_span
 from retrax.drivers.base import Means, figures
-from retrax.drivers.devices import Devices, OneDevice, SplitMean
+from retrax.drivers.devices import Devices, SplitMean
 from retrax.drivers.partwise import AtOnePoint
 from retrax.manifolds import _orthonormal
 from retrax.manifolds.base import scaled
@@ -135,9 +135,8 @@ def _advance_in_span(
         others = (method, memories, _number(first, i, dtype))
         small = in_one_kernel if form.small_kernel else lambda function, *arguments: function(*arguments)
         products = span.by_columns if form.one_kernel else span.by_rows
-        # Elsewhere the long axis is split over devices, across which blocks would lie.
-        in_blocks = isinstance(form.devices, OneDevice) and not form.one_kernel
-        return span.step(step, pair, size, fetch(data, batches, i), others, most, small, products, in_blocks)
+        passes = span.Passes(products, not form.one_kernel, form.devices.along)
+        return span.step(step, pair, size, fetch(data, batches, i), others, most, small, passes)
 
     start = jnp.concatenate([state.last.point.T, state.last.vector.T]), state.last.size, tuple(state[1:])
     pair, size, memories = jax.lax.fori_loop(0, count, body, start)

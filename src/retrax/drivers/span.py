@@ -112,6 +112,38 @@ def in_span(function: Callable[..., Any], basis: Sequence[Any], others: Any, gra
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
+@dataclasses.dataclass(frozen=True)
+class Passes:
+    """The two passes of a step over a long axis."""
+
+    inner_products: Callable[[Array, Array], Array]
+    """Of all rows of two matrices."""
+    in_blocks: bool
+    """Whether a very long axis is taken block by block."""
+    along: Callable[..., Array]
+    """Does `function(*matrices)` on the columns that each device has (`devices`)."""
+
+    def products(self, of_samples: bool, pair: Array, batch: Array) -> Array:
+        """The inner products of the pair's rows, and if asked for of the samples, with all rows."""
+
+        def local(pair: Array, batch: Array) -> Array:
+            products = _products_in_blocks if self._is_very_long(pair) else _products
+            return products(self.inner_products, of_samples, pair, batch)
+
+        return self.along(local, pair, batch, summed=True)
+
+    def combination(self, factor: Array, pair: Array, batch: Array) -> Array:
+        """`factor` times the pair above the batch."""
+
+        def local(factor: Array, pair: Array, batch: Array) -> Array:
+            return (_combination_in_blocks if self._is_very_long(pair) else _combination)(factor, pair, batch)
+
+        return self.along(local, factor, pair, batch, summed=False)
+
+    def _is_very_long(self, rows: Array) -> bool:
+        return self.in_blocks and rows.shape[1] >= LEAST_BLOCKS * BLOCK
+
+
 def step(
     function: Callable[..., Any],
     pair: Array,
@@ -120,15 +152,13 @@ def step(
     others: Any,
     most: float,
     in_one_kernel: Any,
-    inner_products: Callable[[Array, Array], Array],
-    in_blocks: bool,
+    passes: Passes,
 ) -> tuple[Array, Array, Any]:
     """One step: `function((m, v, batch), (size, others))` returns ((x, v), size, others) for the next.
 
     `pair` holds yᵀ above vᵀ. The function sees m = y - size v instead of y: the retraction begins there, with half as
     many small products. `size` is cut so that no column of size v is longer than `most`. One pass finds the inner
-    products (`inner_products`: of all rows of two matrices), one forms the results; `in_blocks` lets both take a
-    very long axis block by block.
+    products, one forms the results.
     """
     twice, length = pair.shape
     rank, count = twice // 2, batch.shape[0]
@@ -163,23 +193,19 @@ def step(
         found = jaxpr_as_fun(program)(*jax.tree.leaves((size, others, inner[:twice], of_samples)))
         return jax.tree.unflatten(jax.tree.structure(form), found)
 
-    in_blocks = in_blocks and length >= LEAST_BLOCKS * BLOCK
-    products, combination = (_products_in_blocks, _combination_in_blocks) if in_blocks else (_products, _combination)
     # The barrier: inside a kernel the compiler would divide the product again.
-    inner = jax.lax.optimization_barrier(products(inner_products, asked, pair, batch))
+    inner = jax.lax.optimization_barrier(passes.products(asked, pair, batch))
     coefficients, new, rest = in_one_kernel(run, size, others, inner)
     # Transposed in memory: the product with columns would take twice as long.
-    return combination(jax.lax.optimization_barrier(coefficients.T), pair, batch), new, rest
+    return passes.combination(jax.lax.optimization_barrier(coefficients.T), pair, batch), new, rest
 
 
 def _products(inner_products: Callable[[Array, Array], Array], of_samples: bool, pair: Array, batch: Array) -> Array:
-    """The inner products of the pair's rows, and if asked for of the samples, with all rows."""
     everything = jnp.concatenate([pair, batch])
     return inner_products(everything if of_samples else pair, everything)
 
 
 def _combination(factor: Array, pair: Array, batch: Array) -> Array:
-    """`factor` times the pair above the batch."""
     return factor @ jnp.concatenate([pair, batch])
 
 
