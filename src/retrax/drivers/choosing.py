@@ -77,11 +77,14 @@ class _Run:
         if isinstance(self.form.devices, SplitRows):
             self._text(spanned)
             return spanned, Fit(False, "devices exchange inner products, which a kernel cannot do")
+        if self.x.shape[1] > _kernel.LARGEST:
+            self._text(spanned)
+            return spanned, Fit(False, f"matrices of more than {_kernel.LARGEST} columns are slow in a kernel")
         in_kernel = dataclasses.replace(spanned, one_kernel=True)
         found = kernel.verdict(lambda: self._text(in_kernel), self.data, self.x, self.indices)
         if found.fits:
             return in_kernel, found
-        in_parts = dataclasses.replace(spanned, small_kernel=self.x.shape[1] <= _kernel.LARGEST)
+        in_parts = dataclasses.replace(spanned, small_kernel=True)
         return (in_parts if kernel.is_known(self._text(in_parts)) else spanned), found
 
     def _worthwhile_spans(self) -> list[bool]:
