@@ -51,6 +51,8 @@ class Arena:
     """What contenders see."""
     chosen: dict[str, float] = dataclasses.field(default_factory=dict)
     """Learning rates found so far, by contender."""
+    seed: int = 0
+    """Another for each contender: the rows that one has read from a file lie in memory for the next."""
 
     def full(self, x: Array) -> tuple[float, Array]:
         """F and its gradient in one pass over all samples, as a deterministic method takes it."""

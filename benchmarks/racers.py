@@ -1,6 +1,7 @@
 """Who races: each contender tells its points as it goes, on a clock of its own that begins with the call."""
 
 import contextlib
+import dataclasses
 import functools
 import importlib.util
 import math
@@ -109,7 +110,7 @@ def _cached(arena: Arena, limit: float) -> Trace:
     with tempfile.TemporaryDirectory(prefix="retrax-bench-") as folder:
         rx.cache(folder)
         try:
-            next(_retrax(arena, limit), None)
+            next(_retrax(dataclasses.replace(arena, seed=arena.seed + 1000), limit), None)
             yield from _retrax(arena, limit)
         finally:
             rx.cache(None)
@@ -122,7 +123,7 @@ def _retrax(arena: Arena, limit: float) -> Trace:
     jax.clear_caches()
     begin = time.perf_counter()
     sizes = {"batch_size": arena.batch, "first_batch_size": 20 * arena.batch}
-    run = rx.Run(arena.problem(arena.data), rx.rsrm(), **sizes, seed=0, x0=arena.start)
+    run = rx.Run(arena.problem(arena.data), rx.rsrm(), **sizes, seed=arena.seed, x0=arena.start)
     seconds, stretch = time.perf_counter() - begin, 200
     while seconds < limit:
         begin = time.perf_counter()
@@ -135,7 +136,7 @@ def _retrax(arena: Arena, limit: float) -> Trace:
 
 def _geoopt(arena: Arena, rate: float, limit: float, optimizer: str) -> Trace:
     step, x = geoopt_runs.stepper(arena, optimizer, rate)
-    generator = np.random.default_rng(0)
+    generator = np.random.default_rng(arena.seed)
 
     def steps() -> None:
         for chosen in generator.integers(0, len(arena.data), (20, ONE_POINT_BATCH)):
@@ -146,7 +147,7 @@ def _geoopt(arena: Arena, rate: float, limit: float, optimizer: str) -> Trace:
 
 def _geojax_loop(arena: Arena, rate: float, limit: float, steps: int = 200) -> Trace:
     """Its geometry in a compiled RSGD, with mini-batches gathered by NumPy: from an array or a file alike."""
-    advance, generator = geojax_runs.advance(arena.kind, arena.start.shape), np.random.default_rng(0)
+    advance, generator = geojax_runs.advance(arena.kind, arena.start.shape), np.random.default_rng(arena.seed)
     state = [jnp.asarray(arena.start), 0]
 
     def stretch() -> None:

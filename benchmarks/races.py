@@ -60,11 +60,11 @@ def _race(arena: Arena, counts: tuple[int, ...], sizes: Sizes, say: Say) -> dict
 def _all(arena: Arena, limit: float, say: Say) -> dict[str, Any]:
     """Seconds of every contender on these samples."""
     found: dict[str, Any] = {}
-    for name, racer in racers.contenders(arena).items():
+    for seed, (name, racer) in enumerate(racers.contenders(arena).items()):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                found[name] = arena.times(racer(arena, limit), limit)
+                found[name] = arena.times(racer(dataclasses.replace(arena, seed=seed), limit), limit)
         except MemoryError as error:
             found[name] = f"not run: {error}"
         except Exception as error:  # one contender's failure is a line, not the end

@@ -387,3 +387,19 @@ def test_what_the_compiler_may_not_be_prepared_for_is_not_compiled_into_one_kern
         assert not fits
         assert reason in why
     assert verdict_on(problem, rx.rsrm(lambda t: 0.1 / t)).fits  # a user's schedule of ordinary operations
+
+
+@pytest.mark.parametrize(
+    ("d", "rank", "batch_size", "fits"),
+    [
+        (60, 16, 40, True),
+        (60, 17, 32, True),
+        (60, 17, 33, False),  # 33×60 times 60×34, for both points, is in no tiles: 70 µs instead of 10
+        (40, 17, 40, True),  # but sums of 40 terms are unrolled
+        (120, 16, 1, True),
+        (120, 17, 1, False),  # in a span, whose factorisations of 17×17 are slow in a kernel
+    ],
+)
+def test_products_that_are_slow_in_a_kernel_stay_outside(d, rank, batch_size, fits):
+    data = np.random.default_rng(0).standard_normal((50, d))
+    assert verdict_on(rx.problems.PCA(data, rank), rx.rsrm(0.1), batch_size=batch_size).fits is fits
