@@ -1,6 +1,7 @@
 """Files instead of arrays: the same run to the same bits, in bounded memory."""
 
 import os
+import time
 
 import jax.numpy as jnp
 import numpy as np
@@ -185,3 +186,42 @@ def test_a_file_that_shrinks_is_noticed(tmp_path):
 def test_integers_stay_integers(tmp_path):
     source = as_source(saved(tmp_path, np.arange(10, dtype=np.int16)))
     assert source.read(np.array([3]), "float32", 1).dtype == jnp.int16
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="this system takes no advice")
+def test_a_slow_disk_is_told_beforehand_which_rows_will_be_read(tmp_path, monkeypatch):
+    X = samples()
+    rows = mapped.MappedSource(saved(tmp_path, X))
+    numbers, events, pause = np.array([3, 7, 8, 90]), [], [0.0]
+    advise, read = os.posix_fadvise, os.preadv
+
+    def slow(*arguments):
+        time.sleep(pause[0])
+        events.append("read")
+        return read(*arguments)
+
+    monkeypatch.setattr(os, "posix_fadvise", lambda *given: events.append("advice") or advise(*given))
+    monkeypatch.setattr(os, "preadv", slow)
+    monkeypatch.setattr(mapped, "_SLOW", 0.005)
+
+    def call():
+        events.clear()
+        np.testing.assert_array_equal(rows.read(numbers, "float64", 4), X[numbers])
+        return list(events)
+
+    assert call() == ["read"] * 3  # 7 and 8 are neighbours
+    pause[0] = 0.02
+    assert call() == ["read"] * 3
+    pause[0] = 0.0
+    assert [call() for _ in range(mapped._CALLS_WITH_NOTICE)] == [
+        ["advice"] * 3 + ["read"] * 3
+    ] * mapped._CALLS_WITH_NOTICE
+    assert call() == ["read"] * 3
+    pause[0] = 0.02
+    call()
+
+    def refused(*_):
+        raise OSError("no advice taken")
+
+    monkeypatch.setattr(os, "posix_fadvise", refused)
+    assert call() == ["read"] * 3

@@ -1,7 +1,9 @@
 """Files larger than memory. Rows are read by number, not by touching mapped pages, so resident memory stays flat."""
 
+import contextlib
 import mmap
 import os
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -267,14 +269,25 @@ class _MapRows:
         np.copyto(target, self.array[numbers])
 
 
+_SLOW, _SLOW_BYTES = 5e-6, 1e-9
+"""Seconds for each read, and for each of its bytes, beyond which rows came from a disk and not from memory."""
+
+_CALLS_WITH_NOTICE = 8
+"""So many calls after a slow one tell the system first which rows they will read."""
+
+
 class _FileRows:
-    """Reads rows of a file: a run of neighbours with one call, and nothing stays mapped."""
+    """Reads rows of a file: a run of neighbours with one call, and nothing stays mapped.
+
+    Rows that lie in memory are read at once. A disk is told of all rows beforehand, and finds many at a time.
+    """
 
     def __init__(self, array: np.ndarray, root: np.memmap, descriptor: int) -> None:
         self.path = str(root.filename)
         self.stride, self.row_bytes = array.strides[0], array[:1].nbytes
         self.offset = root.offset + _address(array) - _address(root)
         self._descriptor = descriptor
+        self._with_notice = 0
         weakref.finalize(self, os.close, descriptor)
 
     def __call__(self, numbers: np.ndarray, target: np.ndarray) -> None:
@@ -283,6 +296,9 @@ class _FileRows:
         offsets = (self.offset + numbers[firsts].astype(np.int64) * self.stride).tolist()
         bounds = (np.append(firsts, len(numbers)) * self.row_bytes).tolist()
         buffer: Any = target.reshape(-1).view(np.uint8)
+        begin = time.perf_counter()
+        if self._with_notice > 0:
+            self._give_notice(offsets, bounds)
         descriptor, read = self._descriptor, os.preadv
         for offset, low, high in zip(offsets, bounds, bounds[1:], strict=False):
             done = read(descriptor, (buffer[low:high],), offset)
@@ -291,6 +307,13 @@ class _FileRows:
                 if more == 0:
                     raise ValueError(f"{self.path} is shorter than it was when it was opened")
                 done += more
+        slow = time.perf_counter() - begin > _SLOW * len(offsets) + _SLOW_BYTES * len(buffer)
+        self._with_notice = _CALLS_WITH_NOTICE if slow else max(0, self._with_notice - 1)
+
+    def _give_notice(self, offsets: list[int], bounds: list[int]) -> None:
+        with contextlib.suppress(OSError, AttributeError):  # It is only advice, and not every system takes it.
+            for offset, low, high in zip(offsets, bounds, bounds[1:], strict=False):
+                os.posix_fadvise(self._descriptor, offset, high - low, os.POSIX_FADV_WILLNEED)
 
 
 def _address(array: np.ndarray) -> int:
