@@ -1,12 +1,13 @@
 """How many steps a compiled loop takes at once: few enough to be interrupted, enough to be worth beginning."""
 
 SECONDS_OF_STEPS, MOST_SECONDS_OF_STEPS = 0.25, 4.0
-"""So long the steps of a stretch should take: a run answers to Ctrl-C, and its bar moves, between two stretches.
-
-Up to the second one they may take four times as long as beginning and ending the stretch, slow for large points.
-"""
+"""So long the steps of a stretch should take: a run answers to Ctrl-C, and its bar moves, between two stretches."""
 
 TIMES_OVERHEAD = 4
+"""Up to `MOST_SECONDS_OF_STEPS` they may take so many times as long as what begins and ends a stretch.
+
+That takes long for large points.
+"""
 
 MOST_STEPS = 10**6
 

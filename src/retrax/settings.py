@@ -37,7 +37,7 @@ BUFFER_STEPS = 1024
 PUSHED_STEPS = 32
 """Steps in a stretch, at the most; fewer where samples are pushed, a few at a time, and the buffer is filled anew."""
 BUFFER_BYTES, LARGEST_BUFFER_BYTES, FEW_SAMPLES = 2**23, 2**26, 512
-"""The most that the host reads for one stretch; and where so many samples would not fit, for them.
+"""The most that the host reads, or devices exchange, for one stretch; for so many samples, if they are large, more.
 
 Of larger arrays the system hands out the memory anew for each stretch, which takes longer than many a step.
 """

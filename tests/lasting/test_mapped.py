@@ -1,7 +1,7 @@
 """Files instead of arrays: the same run to the same bits, in bounded memory."""
 
 import os
-import time
+import types
 
 import jax.numpy as jnp
 import numpy as np
@@ -192,17 +192,17 @@ def test_integers_stay_integers(tmp_path):
 def test_a_slow_disk_is_told_beforehand_which_rows_will_be_read(tmp_path, monkeypatch):
     X = samples()
     rows = mapped.MappedSource(saved(tmp_path, X))
-    numbers, events, pause = np.array([3, 7, 8, 90]), [], [0.0]
+    numbers, events, clock, pause = np.array([3, 7, 8, 90]), [], [0.0], [0.0]
     advise, read = os.posix_fadvise, os.preadv
 
     def slow(*arguments):
-        time.sleep(pause[0])
+        clock[0] += pause[0]
         events.append("read")
         return read(*arguments)
 
     monkeypatch.setattr(os, "posix_fadvise", lambda *given: events.append("advice") or advise(*given))
     monkeypatch.setattr(os, "preadv", slow)
-    monkeypatch.setattr(mapped, "_SLOW", 0.005)
+    monkeypatch.setattr(mapped, "time", types.SimpleNamespace(perf_counter=lambda: clock[0]))
 
     def call():
         events.clear()
@@ -210,14 +210,14 @@ def test_a_slow_disk_is_told_beforehand_which_rows_will_be_read(tmp_path, monkey
         return list(events)
 
     assert call() == ["read"] * 3  # 7 and 8 are neighbours
-    pause[0] = 0.02
+    pause[0] = 60e-6
     assert call() == ["read"] * 3
     pause[0] = 0.0
     assert [call() for _ in range(mapped._CALLS_WITH_NOTICE)] == [
         ["advice"] * 3 + ["read"] * 3
     ] * mapped._CALLS_WITH_NOTICE
     assert call() == ["read"] * 3
-    pause[0] = 0.02
+    pause[0] = 60e-6
     call()
 
     def refused(*_):

@@ -383,8 +383,16 @@ def test_a_loss_without_a_hash_is_refused():
         def __call__(self, x, batch):
             return self.scale * jnp.mean(batch @ x)
 
-    with pytest.raises(TypeError, match="frozen dataclass"):
-        rx.Problem(Loss(), rx.Sphere(3), np.ones((4, 3)))
+    @dataclasses.dataclass(frozen=True)
+    class Weighted:
+        weights: np.ndarray
+
+        def __call__(self, x, batch):
+            return jnp.mean(batch @ (self.weights * x))
+
+    for loss in (Loss(), Weighted(np.ones(3))):
+        with pytest.raises(TypeError, match="frozen dataclass of numbers"):
+            rx.Problem(loss, rx.Sphere(3), np.ones((4, 3)))
 
 
 def test_a_run_that_must_not_compile_is_refused():

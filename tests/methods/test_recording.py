@@ -1,5 +1,6 @@
 """What a run records, and the table it ends up in."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -118,3 +119,25 @@ def test_a_result_says_the_essentials():
     text = repr(run(5))
     assert text.startswith("Result(status=max_steps, steps=10, sfo=43, loss=")
     assert "\n" not in text
+
+
+@pytest.mark.parametrize("method", [rx.rsrm(0.1), rx.rsrm(), rx.rasa(0.1), rx.rsvrg(0.1)])
+def test_nothing_is_told_of_a_step_before_the_first_not_even_where_jax_looks_for_nan(method):
+    here = case("stiefel qr projection")
+    arguments = {"steps": 4, "batch_size": 2, "x0": here.x0, "record": 2, "progress": False}
+    with jax.debug_nans(True):
+        history = rx.minimize(here.problem, method, **arguments).history
+    assert np.isnan(history["step_size"]).tolist() == [True, False, False]
+    assert np.isfinite(history["loss"]).all()
+    expected = rx.minimize(here.problem, method, driver="eager", **arguments).history
+    for name in set(history) - {"seconds"}:
+        np.testing.assert_allclose(history[name], expected[name], rtol=1e-9, atol=1e-12)
+
+
+def test_the_first_record_of_a_sweep_tells_nothing_of_a_step():
+    here = case("stiefel qr projection")
+    sizes = rx.sweep(here.problem, {"a": rx.rsrm}, [0.1, 0.2], 2, steps=4, batch_size=2, record=2)["a"].curves[
+        "step_size"
+    ]
+    assert np.isnan(sizes[..., 0]).all()
+    assert np.isfinite(sizes[..., 1:]).all()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import retrax as rx
+from retrax.problems import data_checks
 
 
 @pytest.fixture
@@ -35,6 +36,16 @@ def test_singular_samples_are_refused_by_their_eigenvalues(matrices, dtype):
         else:
             with pytest.raises(ValueError, match=r"matrices\[3\] is not positive definite"):
                 rx.problems.Centroid(rounded)
+
+
+def test_pivots_may_hide_a_smallest_eigenvalue_below_rounding():
+    """L D Lᵀ with pivots D down to 2e-3: eigenvalues decide, which see -5e-16 or so."""
+    lower = np.eye(28) - 0.7 * np.tri(28, k=-1)
+    matrix = lower @ np.diag(0.8 ** np.arange(28)) @ lower.T
+    assert np.linalg.cholesky(matrix).diagonal().min() > 0.01
+    matrices = np.stack([np.eye(28), (matrix + matrix.T) / 2])
+    assert not data_checks._clearly_positive_definite(matrices)
+    assert data_checks._clearly_positive_definite(matrices[:1])
 
 
 def test_joint_diagonalization_takes_indefinite_matrices(matrices):

@@ -4,7 +4,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from retrax import _linalg
 from retrax._tree import subtract
 from retrax.methods import State
 from retrax.problems.base import Objective
@@ -91,7 +90,7 @@ def figures(
     average = method.average(state)
     if average is not None:
         row["average_loss"] = means.average(average)[0]
-    return row | {name: _once_taken(value, t) for name, value in method.info(state, _at_least_one(t)).items()}
+    return row | method.info(state, _at_least_one(t))
 
 
 def _at_least_one(t: Any) -> Any:
@@ -99,8 +98,12 @@ def _at_least_one(t: Any) -> Any:
     return max(t, 1.0) if isinstance(t, float) else t.clip(1)
 
 
-def _once_taken(value: Any, t: Any) -> Any:
-    """NaN before the first step, which has used nothing yet."""
-    if isinstance(t, float):
-        return value if t > 0 else np.nan
-    return _linalg.namespace(t).where(t > 0, value, np.nan)
+_OF_POINTS = frozenset({"loss", "gradient_norm", "violation", "direction_norm", "estimator_error", "average_loss"})
+"""The figures that `figures` finds itself; the others are what the method tells of its last step."""
+
+
+def as_of(step: int, row: dict[str, Any]) -> dict[str, Any]:
+    """With NaN for what is told of a step before the first one; in a program JAX may have been asked to refuse NaN."""
+    if step > 0:
+        return row
+    return {name: value if name in _OF_POINTS else value * np.nan for name, value in row.items()}

@@ -27,8 +27,8 @@ WORTH_SPLITTING = 256
 """Samples for each device, from which on a mini-batch's gradient is worth the message that joins its parts."""
 
 
-class _AsWritten:
-    """Programs are run as they are written, where a kind of placement says nothing else."""
+class _Placement:
+    """Programs are run as they are written, where a subclass says nothing else."""
 
     def call(self, function: Callable[..., Any], data: Batch, *others: Any) -> Any:
         """`function(data, *others)`."""
@@ -48,7 +48,7 @@ class _AsWritten:
 
 
 @dataclasses.dataclass(frozen=True)
-class OneDevice(_AsWritten):
+class OneDevice(_Placement):
     """All samples on one device."""
 
     def put(self, tree: Any) -> Any:
@@ -57,7 +57,7 @@ class OneDevice(_AsWritten):
 
 
 @dataclasses.dataclass(frozen=True)
-class SplitRows(_AsWritten):
+class SplitRows(_Placement):
     """Features split over devices or processes, and the rows of the point with them."""
 
     layout: Layout
@@ -96,7 +96,7 @@ def _placed(layout: Layout, leaf: Any, split: bool) -> jax.Array:
 
 
 @dataclasses.dataclass(frozen=True)
-class SeveralDevices(_AsWritten):
+class SeveralDevices(_Placement):
     """Samples split over devices or processes; programs run on all of them."""
 
     layout: Layout

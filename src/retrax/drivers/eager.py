@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from retrax.drivers.base import Figures, Means, figures
+from retrax.drivers.base import Figures, Means, as_of, figures
 from retrax.drivers.partwise import PartwiseMean
 from retrax.methods import Method, State
 from retrax.problems.base import BatchOracle, LargeBatchOracle, Mean, Objective, Problem, SampleMean, chunk_length
@@ -94,7 +94,7 @@ class EagerDriver:
         """A record's figures."""
         means = Means(*(_evaluated(mean, point) for point in (x, state.last.point, self.average(state))))
         row = figures(self.objective, self.method, means, with_error, x, state, float(step))
-        return {name: float(value) for name, value in row.items()}
+        return as_of(step, {name: float(value) for name, value in row.items()})
 
     def load(self, tree: Any) -> Any:
         """Points and states are NumPy arrays already."""

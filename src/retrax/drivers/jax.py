@@ -10,7 +10,7 @@ import numpy as np
 
 from retrax._programs import compiled
 from retrax.drivers import kernel, loops, trial
-from retrax.drivers.base import Figures, Means
+from retrax.drivers.base import Figures, Means, as_of
 from retrax.drivers.choosing import choose
 from retrax.drivers.devices import OneDevice, SplitRows, devices_of, whole
 from retrax.drivers.loops import Form
@@ -185,7 +185,8 @@ class JaxDriver:
         arguments = (mean, self.method, x, state, t)
         row = compiled(loops.measure, (self.objective, self.form, with_error), *arguments)(*arguments)
         values = jax.block_until_ready(row)
-        return {name: np.asarray(value) if self.form.several else float(value) for name, value in values.items()}
+        host = np.asarray if self.form.several else float
+        return as_of(step, {name: host(value) for name, value in values.items()})
 
     def _at_each(self, mean: PartwiseMean, x: Point) -> AtOnePoint:
         if not self.form.several:

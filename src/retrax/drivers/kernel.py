@@ -113,9 +113,8 @@ def _products(text: str) -> list[tuple[int, list[int]]]:
     found = []
     for contracted, left, result in _PRODUCT.findall(text):
         lengths = _lengths(left)
-        found.append(
-            (math.prod(lengths[int(axis)] for axis in contracted.split(",") if axis.strip()), _lengths(result))
-        )
+        terms = math.prod(lengths[int(axis)] for axis in contracted.split(",") if axis.strip())
+        found.append((terms, _lengths(result)))
     return found
 
 

@@ -34,8 +34,10 @@ _DEFAULTS = {
 }
 """Settings of JAX that would have to be the other process's too, or to hold for a program that JAX does not call."""
 
-_CRASHES = frozenset({"SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"})
-"""How XLA's compiler ends a process over a program; any other end says nothing of the program."""
+_CRASHES = frozenset(
+    getattr(signal, name) for name in ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE") if hasattr(signal, name)
+)
+"""How XLA's compiler ends a process over a program. After any other end the next process tries the program again."""
 
 _refused: set[str] = set()
 """The names of programs that did not come back from a trial in this process."""
@@ -114,7 +116,7 @@ def _process() -> Iterator[Any]:
 def _answer(process: Any, request: bytes) -> bytes | None:
     """The machine code; none at all if the program ended the compiler.
 
-    None if nothing can be learned for other processes: this one was too slow, or short of something.
+    None if other processes are to try again: this one may have been too slow, or short of something.
     """
     try:
         answer, _ = process.communicate(request, timeout=LONGEST_WAIT)
@@ -122,8 +124,7 @@ def _answer(process: Any, request: bytes) -> bytes | None:
         return None
     if process.returncode == 0:
         return answer
-    crashed = process.returncode < 0 and signal.Signals(-process.returncode).name in _CRASHES
-    return b"" if crashed else None
+    return b"" if -process.returncode in _CRASHES else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -256,11 +256,13 @@ class Problem:
         for name, function in {"loss": loss, **{k: v for k, v in given.items() if v is not None}}.items():
             if not callable(function):
                 raise TypeError(f"{name} must be a function of a point and a batch, not {type(function).__name__}")
-            if type(function).__hash__ is None:
+            try:
+                hash(function)
+            except TypeError:
                 raise TypeError(
-                    f"{name} is a {type(function).__name__}, which has no hash, so its compiled program could not be "
-                    "found again; give a function, or make its class a frozen dataclass"
-                )
+                    f"{name} is a {type(function).__name__} without a hash, so its compiled program could not be found "
+                    "again; give a function, or make its class a frozen dataclass of numbers"
+                ) from None
         if gradient is not None and riemannian_gradient is not None:
             raise ValueError("give gradient (of the ambient space) or riemannian_gradient, not both")
         if not isinstance(manifold, Manifold):
