@@ -8,11 +8,9 @@ is compiled or loaded: others' programs neither enter the directory nor are look
 
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import os
 import pathlib
-import platform
 import shutil
 import sys
 import tempfile
@@ -22,8 +20,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-import jaxlib
 from jax.experimental.compilation_cache import compilation_cache
+
+from retrax import _names
 
 _DIGESTS = "sha256"
 _UNFINISHED = ".new-"
@@ -59,12 +58,14 @@ def cache(directory: str | os.PathLike[str] | None, *, megabytes: float = 1000) 
     _place = _Place(path, int(megabytes * 1e6))
 
 
+def is_on() -> bool:
+    """Whether a directory was given, and is used: processes that compile together agree on what they compile."""
+    return _place is not None and jax.process_count() == 1
+
+
 def compiled(lowered: Any, options: dict[str, Any] | None) -> Any:
     """`lowered.compile()`, from the directory where it is there; `options` are the compiler's."""
-    # Processes that compile together agree on what they compile: none of them may skip it.
-    if _place is None or jax.process_count() > 1:
-        return lowered.compile()
-    return _place.compiled(lowered, options)
+    return _place.compiled(lowered, options) if _place is not None and is_on() else lowered.compile()
 
 
 def read(name: str) -> bytes | None:
@@ -84,7 +85,7 @@ class _Place:
     most_bytes: int
 
     def compiled(self, lowered: Any, options: dict[str, Any] | None) -> Any:
-        entry = self.directory / name_of(lowered, options)
+        entry = self.directory / _names.of_text(lowered.as_text(), options)
         if _is_whole(entry):
             _touch(entry)
             with _jax_cache_at(entry), quietly():
@@ -142,23 +143,6 @@ class _Place:
 
 
 _place: _Place | None = None
-
-
-def name_of(lowered: Any, options: dict[str, Any] | None) -> str:
-    """A program and whatever else its machine code depends on."""
-    devices = [(device.platform, device.device_kind, device.id) for device in jax.devices()]
-    facts = (jax.__version__, jaxlib.__version__, _processor(), devices, sorted((options or {}).items()))
-    return hashlib.sha256(f"{facts}\n{lowered.as_text()}".encode()).hexdigest()[:40]
-
-
-@functools.cache
-def _processor() -> str:
-    """The instructions that this machine knows, as far as the system tells."""
-    with contextlib.suppress(OSError):
-        for line in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith(("flags", "Features")):
-                return line
-    return f"{platform.machine()} {platform.processor()}"
 
 
 def _touch(entry: pathlib.Path) -> None:

@@ -99,3 +99,8 @@ def lowered(program: Any, *arguments: Any) -> Any:
     found = program.lower(*arguments)
     _one_blas_thread.look_again()
     return found
+
+
+def setting(name: str) -> Any:
+    """JAX reads settings that hold within a context in one way, and others in another."""
+    return getattr(jax.config, name) if hasattr(jax.config, name) else jax.config.read(name)

@@ -12,8 +12,7 @@ from typing import Any
 
 import jax
 
-from retrax import _cache
-from retrax._precision import lowered
+from retrax import _cache, _machine_code, _names, _precision
 
 MOST = 40
 """So many programs are kept; a run needs three. What is dropped and asked for again is compiled again."""
@@ -27,24 +26,25 @@ def compiled(
     statics: tuple[Any, ...],
     *arguments: Any,
     options: dict[str, Any] | None = None,
-    attempt: Callable[[Callable[[], Any], dict[str, Any]], Any] | None = None,
-    otherwise: tuple[Any, ...] = (),
+    lower: Callable[[], Any] | None = None,
 ) -> Callable[..., Any]:
     """`function(*statics, ...)` compiled for arguments of these structures, shapes, dtypes and places.
 
-    Where there is an `attempt`, it may compile what the first of its arguments gives, given the compiler's options; if
-    it returns None, `function(*otherwise, ...)` is what remains.
+    `lower` may give another program in its place, lowered or loaded, that does the same in a form of its own. It is not
+    asked where the program is on disk and known by its parts.
     """
-    key = (function, statics, *_circumstances(), *kind(arguments))
+    structure, leaves = kind(arguments)
+    key = (function, statics, *_circumstances(), structure, leaves)
     with _lock:
         if key in _kept:
             _kept.move_to_end(key)
             return _kept[key]
-    lower = functools.partial(_lowered, function, statics, arguments, options)
-    if attempt is None:
-        program = _cache.compiled(lower(), options)
-    else:
-        program = attempt(lower, options or {}) or compiled(function, otherwise, *arguments, options=options)
+    named = _cache.is_on() and _machine_code.is_possible()
+    name = _names.of_parts(function, statics, arguments, leaves, options) if named else None
+    program = None if name is None else _machine_code.found(name, arguments, leaves)
+    if program is None:
+        found = lowered(function, statics, *arguments, options=options) if lower is None else lower()
+        program = _made(name, found, arguments, options)
     with _lock:
         _kept[key] = program
         while len(_kept) > MOST:
@@ -52,11 +52,22 @@ def compiled(
     return program
 
 
+def _made(name: str | None, found: Any, arguments: tuple[Any, ...], options: dict[str, Any] | None) -> Any:
+    """What was lowered, compiled, and kept under this name; what was loaded, as it is."""
+    if isinstance(found, _machine_code.Loaded):
+        return found
+    if name is None:
+        return _cache.compiled(found, options)
+    program = found.compile()
+    _machine_code.keep(name, found, program.runtime_executable(), arguments)
+    return program
+
+
 def text(
     function: Callable[..., Any], statics: tuple[Any, ...], *arguments: Any, options: dict[str, Any] | None = None
 ) -> str:
     """The same program in StableHLO. Whoever compiles it next need not trace it again."""
-    return _lowered(function, statics, arguments, options).as_text()
+    return lowered(function, statics, *arguments, options=options).as_text()
 
 
 def forget() -> None:
@@ -84,9 +95,10 @@ def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype), sharding=place)
 
 
-def _lowered(
-    function: Callable[..., Any], statics: tuple[Any, ...], arguments: Any, options: dict[str, Any] | None
+def lowered(
+    function: Callable[..., Any], statics: tuple[Any, ...], *arguments: Any, options: dict[str, Any] | None = None
 ) -> Any:
+    """The same program, traced and lowered; the last one is remembered."""
     return _last_lowered(function, statics, *kind(arguments), tuple((options or {}).items()), *_circumstances())
 
 
@@ -95,19 +107,16 @@ def _last_lowered(
     function: Callable[..., Any], statics: tuple[Any, ...], structure: Any, leaves: Any, options: Any, *_: Any
 ) -> Any:
     # A function of its own for each program: JAX drops what it knows of it together with the function.
-    program = jax.jit(functools.partial(function, *statics), compiler_options=dict(options) or None)
-    return lowered(program, *jax.tree.unflatten(structure, leaves))
+    # All arguments stay in it: whoever loads it knows them all, and not which of them it needs.
+    own = functools.partial(function, *statics)
+    program = jax.jit(own, compiler_options=dict(options) or None, keep_unused=True)
+    return _precision.lowered(program, *jax.tree.unflatten(structure, leaves))
 
 
 def _circumstances() -> tuple[Any, ...]:
     """Settings of JAX that a program depends on."""
-    return *map(setting, ("jax_enable_x64", "jax_debug_nans", "jax_debug_infs")), _default_device()
+    return *map(_precision.setting, ("jax_enable_x64", "jax_debug_nans", "jax_debug_infs")), _default_device()
 
 
 def _default_device() -> Any:
-    return setting("jax_default_device") or jax.local_devices()[0]
-
-
-def setting(name: str) -> Any:
-    """JAX reads settings that hold within a context in one way, and others in another."""
-    return getattr(jax.config, name) if hasattr(jax.config, name) else jax.config.read(name)
+    return _precision.setting("jax_default_device") or jax.local_devices()[0]

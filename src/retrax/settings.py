@@ -8,8 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from retrax import _programs, schedules
+from retrax import schedules
 from retrax._arguments import integer, one_of
+from retrax._precision import setting
 from retrax.drivers.base import Driver
 from retrax.drivers.eager import EagerDriver
 from retrax.drivers.jax import JaxDriver
@@ -183,7 +184,7 @@ def _refuse_tracing() -> None:
 
 
 def _check_compiling() -> None:
-    if _programs.setting("jax_disable_jit"):
+    if setting("jax_disable_jit"):
         raise ValueError("jax.disable_jit is on, but driver='jax' compiles its steps; take driver='eager'")
 
 

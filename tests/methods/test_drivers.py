@@ -277,15 +277,16 @@ def verdict_on(problem, method, **options):
     """Whether the driver would compile the steps into one kernel, and why."""
     with precision(options.get("dtype", "float64")):
         driver, x, state, payload = driver_of(problem, method, **options)
-        driver._advance_arguments(driver.method, x, state, payload, 2, 8)
-        (verdict,) = driver.verdicts.values()
+        driver._loop_arguments(driver.method, x, state, payload, 2, 8)
+        ((_, verdict),) = driver.forms
     return verdict
 
 
 def eight_steps(problem, method, one_kernel):
     with precision("float64"):
         driver, x, state, payload = driver_of(problem, method)
-        (objective, form, fed), arguments = driver._advance_arguments(driver.method, x, state, payload, 2, 8)
+        (objective, _, fed), arguments = driver._loop_arguments(driver.method, x, state, payload, 2, 8)
+        ((form, _),) = driver.forms
         assert form.one_kernel
         statics = (objective, dataclasses.replace(form, one_kernel=one_kernel), fed)
         program = compiled(advance_in_form, statics, *arguments, options=LOOP_OPTIONS)

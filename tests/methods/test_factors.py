@@ -12,6 +12,7 @@ from retrax._precision import precision
 from retrax.drivers import factors
 from retrax.drivers.jax import JaxDriver
 from retrax.drivers.loops import LOOP_OPTIONS
+from retrax.sources import Samples
 
 WIDE = np.random.default_rng(0).standard_normal((200, 50))
 SLIM = np.random.default_rng(1).standard_normal((200, 3))
@@ -155,7 +156,9 @@ def test_which_runs_are_arranged(batch, expected):
         driver = JaxDriver(PROBLEMS["ready-made"], rx.rsrm(0.05), "float64")
         x, state = driver.start(PROBLEMS["ready-made"].initial_point(0))
         indices = np.zeros((3, batch), np.int32)
-        assert driver._form(False, driver.data, x, state, indices).short_transposes is expected
+        driver._loop_arguments(driver.method, x, state, Samples(None, indices), 2, 3)
+        ((form, _),) = driver.forms
+        assert form.short_transposes is expected
 
 
 def test_a_sweep_agrees_with_single_runs():

@@ -53,14 +53,12 @@ def run(problem, method, stretches=(7,), in_span=None, dtype="float64"):
         step = 2
         for length in stretches:
             payload = Samples(None, indices[step - 2 : step - 2 + length])
-            statics, arguments = driver._advance_arguments(driver.method, x, state, payload, step, length)
-            form = statics[1]
+            (objective, _, fed), arguments = driver._loop_arguments(driver.method, x, state, payload, step, length)
+            form, _ = driver.forms[-1]
+            taken = form
             if in_span is False:
-                statics = (
-                    statics[0],
-                    dataclasses.replace(form, in_span=False, one_kernel=False, small_kernel=False),
-                    statics[2],
-                )
+                taken = dataclasses.replace(form, in_span=False, one_kernel=False, small_kernel=False)
+            statics = objective, taken, fed
             x, state = compiled(advance_in_form, statics, *arguments, options=LOOP_OPTIONS)(*arguments)
             step += length
         return jax.tree.map(np.asarray, (x, state)), form

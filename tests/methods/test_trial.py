@@ -16,6 +16,7 @@ import pytest
 import retrax as rx
 from retrax import _cache as cache
 from retrax import _programs as programs
+from retrax._machine_code import Loaded
 from retrax.drivers import kernel, trial
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="trials were tested on Linux only")
@@ -74,7 +75,7 @@ def ordinary(monkeypatch, *arguments, **more):
 def test_steps_are_those_of_the_ordinary_form(loaded, monkeypatch, loss, manifold, method, dtype):
     expected = ordinary(monkeypatch, loss, manifold, method, DATA.astype(dtype))
     found = steps(loss, manifold, method, DATA.astype(dtype))
-    assert [type(program) for program in loaded[1:]] == [trial.Loaded]
+    assert [type(program) for program in loaded[1:]] == [Loaded]
     tolerance = 1e-10 if dtype == "float64" else 1e-3
     for a, b in zip(jax.tree.leaves(found.x), jax.tree.leaves(expected.x), strict=True):
         assert a.dtype == b.dtype == dtype
@@ -96,7 +97,7 @@ def test_what_a_kernel_does_worse_is_not_tried(loaded, loss, why):
     run = rx.Run(problem, rx.rsrm(0.01), batch_size=4, seed=3)
     run.advance(5)
     assert not any(loaded)
-    (fit,) = run._driver.verdicts.values()
+    ((_, fit),) = run._driver.forms
     assert not fit.fits
     assert why in fit.reason
 
@@ -180,7 +181,7 @@ def test_several_threads_try_at_once(loaded):
         thread.start()
     for thread in threads:
         thread.join()
-    assert [type(program) for program in loaded] == [trial.Loaded] * 4
+    assert [type(program) for program in loaded] == [Loaded] * 4
     for seed in range(1, 4):
         np.testing.assert_array_equal(found[seed], found[0])
 
@@ -196,7 +197,7 @@ def test_machine_code_of_a_trial_is_kept_in_the_cache(loaded, monkeypatch, tmp_p
         second = steps()
     finally:
         rx.cache(None)
-    assert [type(program) for program in loaded] == [trial.Loaded] * 2
+    assert [type(program) for program in loaded] == [Loaded] * 2
     np.testing.assert_array_equal(first.x, second.x)
 
 
@@ -212,7 +213,7 @@ def test_damaged_machine_code_is_not_loaded(loaded, tmp_path):
         np.testing.assert_array_equal(steps().x, expected.x)
     finally:
         rx.cache(None)
-    assert [type(program) for program in loaded] == [trial.Loaded] * 2
+    assert [type(program) for program in loaded] == [Loaded] * 2
 
 
 @pytest.mark.parametrize(("death", "kept"), [("dies", 1), ("hangs", 0), ("refuses", 0)])

@@ -138,7 +138,7 @@ def test_in_one_kernel(case):
     problem, method = rx.problems.PCA(rows, 2), Method(*PCA_PARTS[case])
     run = rx.Run(problem, method)
     run.advance(STEPS)
-    assert [verdict.fits for verdict in run._driver.verdicts.values()] == [True], run._driver.verdicts
+    assert [fit.fits for _, fit in run._driver.forms] == [True], run._driver.forms
     eager = rx.minimize(problem, method, steps=STEPS, driver="eager")
     np.testing.assert_allclose(run.x, eager.x, atol=1e-12)
 
@@ -149,7 +149,7 @@ def test_in_one_kernel_after_a_trial(case):
     problem, method = made(case)
     run = rx.Run(problem, method, x0=start(case))
     run.advance(STEPS)
-    (verdict,) = run._driver.verdicts.values()
+    ((_, verdict),) = run._driver.forms
     assert verdict.fits
     assert "trial in another process" in verdict.reason
     eager = rx.minimize(problem, method, steps=STEPS, x0=start(case), driver="eager")

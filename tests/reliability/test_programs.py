@@ -31,8 +31,8 @@ def test_the_programs_of_losses_that_are_no_longer_used_are_dropped(monkeypatch)
 
 def test_a_program_is_traced_once_and_the_form_of_its_loop_decided_once(monkeypatch):
     """What decides how steps are taken looks at the program that is then compiled."""
-    lowered, original = [], programs.lowered
-    monkeypatch.setattr(programs, "lowered", lambda *given: lowered.append(given) or original(*given))
+    lowered, original = [], programs._precision.lowered
+    monkeypatch.setattr(programs._precision, "lowered", lambda *given: lowered.append(given) or original(*given))
     programs.forget()
     choosing.forget()
     for _ in range(2):

@@ -21,21 +21,17 @@ from retrax.problems.base import Objective
 from retrax.scalings import Identity
 
 
-def choose(objective: Objective, form: Form, fed: bool, *arguments: Any) -> tuple[Form, Fit]:
-    """The form for loops over (data, method, x, state, indices), and whether that is one kernel, and why.
-
-    Remembered for all arguments of the same kind: a second run asks again.
-    """
-    return _chosen(objective, form, fed, *_programs.kind(arguments))
-
-
 @functools.lru_cache(maxsize=64)
-def _chosen(objective: Objective, form: Form, fed: bool, structure: Any, leaves: tuple[Any, ...]) -> tuple[Form, Fit]:
+def choose(objective: Objective, form: Form, fed: bool, kind: Any) -> tuple[Form, Fit]:
+    """The form for loops over (data, method, x, state, indices) of this kind, and whether that is one kernel, and why.
+
+    A second run asks again.
+    """
     if isinstance(form.devices, SeveralDevices):
         return form, Fit(False, "devices exchange samples, which a kernel cannot do")
     if form.several and fed:
         return form, Fit(False, "every run of the sweep has samples of its own: they step together")
-    data, *others = jax.tree.unflatten(structure, leaves)
+    data, *others = jax.tree.unflatten(*kind)
     run = _Run(objective, dataclasses.replace(form, several=False), fed, data, *_of_one_run(others, form.several))
     chosen, found = run.in_span() or run.elsewhere(form.several)
     in_turn = form.several and (chosen.in_span or (chosen.one_kernel and objective.loss not in kernel.FILLS_LANES))
@@ -44,7 +40,7 @@ def _chosen(objective: Objective, form: Form, fed: bool, structure: Any, leaves:
 
 def forget() -> None:
     """Drop what is remembered, as in a fresh process."""
-    _chosen.cache_clear()
+    choose.cache_clear()
 
 
 def _of_one_run(arguments: Any, several: bool) -> Any:

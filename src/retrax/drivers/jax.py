@@ -8,11 +8,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from retrax._programs import compiled
-from retrax.drivers import kernel, loops, trial
+from retrax._programs import compiled, kind, lowered
+from retrax.drivers import loops, trial
 from retrax.drivers.base import Figures, Means, as_of
 from retrax.drivers.choosing import choose
 from retrax.drivers.devices import OneDevice, SplitRows, devices_of, whole
+from retrax.drivers.kernel import Fit
 from retrax.drivers.loops import Form
 from retrax.drivers.partwise import AtOnePoint, PartwiseMean, stacked
 from retrax.methods import Method, State
@@ -49,9 +50,8 @@ class JaxDriver:
         self.data = problem.on_device(dtype) if problem.source.resident else None
         if isinstance(devices, SplitRows):
             self.data = devices.resident(self.data)
-        self.verdicts: dict[Any, kernel.Fit] = {}
-        """For each shape of a stretch's payload, whether its steps are one kernel, and why."""
-        self._forms: dict[Any, Form] = {}
+        self._asked: dict[Any, Any] = {}
+        """For each shape of a stretch's payload, what the form of its loop depends on."""
 
     def start(self, x0: Any) -> tuple[Point, State]:
         """The first point (of a sweep: the list of first points) on the device, and the method's empty state."""
@@ -146,14 +146,11 @@ class JaxDriver:
         self, method: Method, x: Point, state: State, payload: Samples, first: int, count: int
     ) -> tuple[Any, tuple[Any, ...]]:
         """The program of a loop, and its arguments."""
-        statics, arguments = self._advance_arguments(method, x, state, payload, first, count)
-        objective, form, fed = statics
-        choices: dict[str, Any] = {"options": loops.LOOP_OPTIONS}
-        if form.on_trial:
-            choices |= {"attempt": trial.compiled, "otherwise": (objective, self.form, fed)}
-        return compiled(loops.advance_in_form, statics, *arguments, **choices), arguments
+        statics, arguments = self._loop_arguments(method, x, state, payload, first, count)
+        lower = functools.partial(self._lowered_loop, statics, arguments)
+        return compiled(loops.advance_in_form, statics, *arguments, options=loops.LOOP_OPTIONS, lower=lower), arguments
 
-    def _advance_arguments(
+    def _loop_arguments(
         self, method: Method, x: Point, state: State, payload: Samples, first: int, count: int
     ) -> tuple[Any, ...]:
         """What a loop's program depends on, and its arguments: NumPy arrays, which a call takes over quickly."""
@@ -165,16 +162,28 @@ class JaxDriver:
         )
         if not isinstance(self.form.devices, OneDevice):
             indices, numbers = self.form.devices.put((indices, numbers))
-        form = self._form(fed, data, x, state, indices)
-        return (self.objective, form, fed), (data, method, x, state, indices, *numbers)
+        shapes = tuple(leaf.shape for leaf in jax.tree.leaves((data if fed else None, indices)))
+        statics, arguments = (self.objective, self.form, fed), (data, method, x, state, indices, *numbers)
+        if shapes not in self._asked:
+            self._asked[shapes] = statics, kind(arguments[:5])
+        return statics, arguments
 
-    def _form(self, fed: bool, data: Any, x: Point, state: State, indices: Any) -> Form:
-        """The form of the loop for such arguments, decided once for each shape."""
-        key = tuple(leaf.shape for leaf in jax.tree.leaves((data if fed else None, indices)))
-        if key not in self._forms:
-            found = choose(self.objective, self.form, fed, data, self.method, x, state, indices)
-            self._forms[key], self.verdicts[key] = found
-        return self._forms[key]
+    @property
+    def forms(self) -> list[tuple[Form, Fit]]:
+        """The form of the loop for each shape of a stretch's payload so far, and whether it is one kernel, and why."""
+        return [choose(*statics, found) for statics, found in self._asked.values()]
+
+    def _lowered_loop(self, statics: tuple[Any, ...], arguments: tuple[Any, ...]) -> Any:
+        """The loop in the form that is chosen for such arguments; loaded, where another process has compiled it."""
+        objective, as_written, fed = statics
+        form, _ = choose(objective, as_written, fed, kind(arguments[:5]))
+
+        def lower(form: Form) -> Any:
+            return lowered(loops.advance_in_form, (objective, form, fed), *arguments, options=loops.LOOP_OPTIONS)
+
+        if not form.on_trial:
+            return lower(form)
+        return trial.compiled(lambda: lower(form), loops.LOOP_OPTIONS) or lower(as_written)
 
     def measure(self, mean: Any, with_error: bool, x: Point, state: State, step: int) -> Figures:
         """A record's figures."""

@@ -5,7 +5,6 @@ compiles it; if that process dies, hangs or refuses, the ordinary form runs inst
 """
 
 import contextlib
-import dataclasses
 import json
 import os
 import pathlib
@@ -16,23 +15,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-import numpy as np
 
-from retrax import _cache, _programs
+from retrax import _cache, _machine_code, _names
 from retrax.drivers import kernel
 
 LONGEST_WAIT = 20
 """Seconds that the other process may take; a step that compiles longer is compiled in its ordinary form."""
 
 SCRIPT = pathlib.Path(__file__).with_name("trial_process.py")
-
-_DEFAULTS = {
-    "jax_disable_most_optimizations": False,
-    "jax_default_device": None,
-    "jax_debug_nans": False,
-    "jax_debug_infs": False,
-}
-"""Settings of JAX that would have to be the other process's too, or to hold for a program that JAX does not call."""
 
 _CRASHES = frozenset(
     getattr(signal, name) for name in ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE") if hasattr(signal, name)
@@ -59,19 +49,17 @@ def compiled(lower: Callable[[], Any], options: dict[str, Any]) -> Callable[...,
 
 
 def is_possible() -> bool:
-    """Whether a process like this one can be started, as far as that was tested: with one CPU device, on Linux."""
+    """Whether a process like this one can be started, as far as that was tested, and its machine code be loaded."""
     return (
         sys.platform == "linux"
         and not getattr(sys, "frozen", False)
         and pathlib.Path(sys.executable or "").name.startswith("python")  # An application would start itself.
-        and jax.default_backend() == "cpu"
-        and jax.device_count() == 1
-        and all(_programs.setting(name) == value for name, value in _DEFAULTS.items())
+        and _machine_code.is_possible()
     )
 
 
 def _tried(process: Any, lowered: Any, text: str, options: dict[str, Any]) -> Callable[..., Any] | None:
-    name = f"trial-{_cache.name_of(lowered, options)}"
+    name = f"trial-{_names.of_text(text, options)}"
     if name in _refused:
         return None
     machine_code = _cache.read(name)
@@ -127,38 +115,6 @@ def _answer(process: Any, request: bytes) -> bytes | None:
     return b"" if -process.returncode in _CRASHES else None
 
 
-@dataclasses.dataclass(frozen=True)
-class Loaded:
-    """A program whose machine code came from elsewhere."""
-
-    executable: Any
-    client: Any
-    dtypes: tuple[Any, ...]
-    """Those of its arguments."""
-    results: Any
-    """The structure of what it returns."""
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Its results for arguments of the shapes that it was compiled for."""
-        leaves = list(map(self._on_device, jax.tree.leaves(arguments), self.dtypes))
-        results = self.executable.execute_sharded(leaves).disassemble_into_single_device_arrays()
-        return jax.tree.unflatten(self.results, [result for (result,) in results])
-
-    def _on_device(self, leaf: Any, dtype: Any) -> Any:
-        """`jax.device_put` would take as long as dozens of steps."""
-        return leaf if isinstance(leaf, jax.Array) else self.client.buffer_from_pyval(np.asarray(leaf, dtype))
-
-
-def _loaded(machine_code: bytes, lowered: Any) -> Loaded | None:
-    try:
-        from jaxlib import xla_client
-
-        device = jax.devices()[0]
-        with _cache.quietly():
-            executable = device.client.deserialize_executable(
-                machine_code, executable_devices=xla_client.DeviceList((device,))
-            )
-        dtypes = tuple(leaf.dtype for leaf in jax.tree.leaves(lowered.args_info))
-        return Loaded(executable, device.client, dtypes, jax.tree.structure(lowered.out_info))
-    except Exception:  # Another version's jaxlib may call all of this something else; the ordinary form always works.
-        return None
+def _loaded(machine_code: bytes, lowered: Any) -> _machine_code.Loaded | None:
+    dtypes = [leaf.dtype for leaf in jax.tree.leaves(lowered.args_info)]
+    return _machine_code.loaded(machine_code, dtypes, jax.tree.structure(lowered.out_info))
