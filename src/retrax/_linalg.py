@@ -564,10 +564,48 @@ def _inverse_sqrt(s: Array) -> Array:
     return symmetric_part(correction @ z) / xp.sqrt(bound)
 
 
+_DEGREES = (6, 12)
+"""Of the polynomials for s^(-1/2): three and five products, where most steps need two or three times as many else."""
+
+
+def _series_for_inverse_sqrt(degree: int, s: Array) -> Array:
+    """Σ cₖ Eᵏ with E = s - I and cₖ = (-1/4)ᵏ binomial(2k, k), from E² and E³: degree + 1 is one more than 3, 6, ..."""
+    eye = identity_like(s)
+    e = s - eye
+    square = e @ e
+    cube = e @ square
+    powers = (eye, e, square)
+    c = [(-1 / 4) ** k * math.comb(2 * k, k) for k in range(degree + 1)]
+    found = c[degree] * cube
+    for first in range(degree - 3, -1, -3):
+        found = sum(c[first + k] * powers[k] for k in range(3)) + (found if first == degree - 3 else cube @ found)
+    return found
+
+
+def _reach_of_series(degree: int, epsilon: float) -> float:
+    """How large ‖E‖ may be for the terms left out to lie below a quarter of a unit of rounding."""
+    following = math.comb(2 * degree + 2, degree + 1) / 4 ** (degree + 1)
+    return (epsilon / 4 / following) ** (1 / (degree + 1))
+
+
+@jax.custom_batching.custom_vmap
+def _inverse_sqrt_of_all(s: Array) -> Array:
+    """For matrices that are all so close to the identity by a polynomial, else by Newton-Schulz."""
+    distance = jnp.max(jnp.sum(jnp.abs(s - identity_like(s)), axis=-1))  # bounds the eigenvalues of E
+    which = sum((distance > _reach_of_series(degree, epsilon(s))).astype(jnp.int32) for degree in _DEGREES)
+    by_series = [functools.partial(_series_for_inverse_sqrt, degree) for degree in _DEGREES]
+    return jax.lax.switch(which, [*by_series, _inverse_sqrt], s)
+
+
+@_inverse_sqrt_of_all.def_vmap
+def _inverse_sqrt_of_more(axis_size: int, in_batched: list[bool], s: Array) -> tuple[Array, bool]:
+    return _inverse_sqrt_of_all(s), True
+
+
 @jax.custom_jvp
 @jax.jit
 def _inverse_sqrt_jax(s: Array) -> Array:
-    return _inverse_sqrt(s)
+    return _inverse_sqrt_of_all(s)
 
 
 @_inverse_sqrt_jax.defjvp

@@ -34,13 +34,13 @@ def compiled(
     asked where the program is on disk and known by its parts.
     """
     structure, leaves = kind(arguments)
-    key = (function, statics, *_circumstances(), structure, leaves)
+    key = (function, statics, lower is None, *circumstances(), structure, leaves)
     with _lock:
         if key in _kept:
             _kept.move_to_end(key)
             return _kept[key]
     named = _cache.is_on() and _machine_code.is_possible()
-    name = _names.of_parts(function, statics, arguments, leaves, options) if named else None
+    name = _names.of_parts(function, (statics, lower is None), arguments, leaves, options) if named else None
     program = None if name is None else _machine_code.found(name, arguments, leaves)
     if program is None:
         found = lowered(function, statics, *arguments, options=options) if lower is None else lower()
@@ -99,7 +99,7 @@ def lowered(
     function: Callable[..., Any], statics: tuple[Any, ...], *arguments: Any, options: dict[str, Any] | None = None
 ) -> Any:
     """The same program, traced and lowered; the last one is remembered."""
-    return _last_lowered(function, statics, *kind(arguments), tuple((options or {}).items()), *_circumstances())
+    return _last_lowered(function, statics, *kind(arguments), tuple((options or {}).items()), *circumstances())
 
 
 @functools.lru_cache(maxsize=1)
@@ -113,7 +113,7 @@ def _last_lowered(
     return _precision.lowered(program, *jax.tree.unflatten(structure, leaves))
 
 
-def _circumstances() -> tuple[Any, ...]:
+def circumstances() -> tuple[Any, ...]:
     """Settings of JAX that a program depends on."""
     return *map(_precision.setting, ("jax_enable_x64", "jax_debug_nans", "jax_debug_infs")), _default_device()
 

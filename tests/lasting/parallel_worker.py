@@ -103,8 +103,8 @@ def in_blocks(one: rx.Problem, several: rx.Problem, settings: dict[str, object])
         patch.setattr(span, "BLOCK", 5)
         patch.setattr(span, "LEAST_BLOCKS", 2)
         taken = []
-        original = span._combination_in_blocks
-        patch.setattr(span, "_combination_in_blocks", lambda *given: taken.append(given) or original(*given))
+        original = span._combinations_in_blocks
+        patch.setattr(span, "_combinations_in_blocks", lambda *given: taken.append(given) or original(*given))
         found = difference(*(rx.minimize(each, METHODS["rsrm"], **settings) for each in (one, several)))
     assert taken[-1][1].shape[1] == 48 // jax.device_count()
     programs.forget()

@@ -11,6 +11,7 @@ import retrax as rx
 from retrax._precision import precision
 from retrax._programs import compiled
 from retrax.drivers import grouping, span, wide_span
+from retrax.drivers.devices import OneDevice
 from retrax.drivers.jax import JaxDriver
 from retrax.drivers.loops import LOOP_OPTIONS, advance_in_form
 from retrax.estimators import Plain, RecursiveMomentum
@@ -354,18 +355,31 @@ def test_programs_beyond_a_span(name, grouped):
         np.testing.assert_allclose(rows.T if 30 in expected.shape else small, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_a_very_long_axis_is_taken_in_blocks(monkeypatch):
-    length, count = 40 * 8 + 3, 4
+@pytest.mark.parametrize("in_blocks", [False, True])
+@pytest.mark.parametrize("products", [span.by_rows, span.by_columns])
+@pytest.mark.parametrize("asked", [[], [(1, 1), (1, 2), (2, 2)]], ids=["few", "all"])
+def test_the_passes_of_a_step(monkeypatch, in_blocks, products, asked):
+    """Inner products and combinations of m = y - size v, v and b, also of a very long axis that is taken in blocks."""
+    length, r, count, size = 40 * 8 + 3, 3, 4, 0.7
     monkeypatch.setattr(span, "BLOCK", 8)
+    passes = span.Passes(products, in_blocks, OneDevice().along)
     rng = np.random.default_rng(3)
-    pair, batch, factor = (rng.standard_normal(shape) for shape in ((6, length), (count, length), (6, 6 + count)))
+    y, v, b = (rng.standard_normal((rows, length)) for rows in (r, r, count))
+    factors = rng.standard_normal((r, r)), rng.standard_normal((r, 2 * r + count))
+    m = y - size * v
+    basis = m, v, b
     with jax.enable_x64(True):
-        for of_samples in (False, True):
-            blocks = span._products_in_blocks(span.by_rows, of_samples, jnp.asarray(pair), jnp.asarray(batch))
-            whole = span._products(span.by_rows, of_samples, jnp.asarray(pair), jnp.asarray(batch))
-            np.testing.assert_allclose(blocks, whole, rtol=1e-12, atol=1e-12)
-        blocks = span._combination_in_blocks(*map(jnp.asarray, (factor, pair, batch)))
-        np.testing.assert_allclose(blocks, factor @ np.concatenate([pair, batch]), rtol=1e-12, atol=1e-12)
+        given = [jnp.asarray(one) for one in (y, v, b, size)]
+        of_m, besides = passes.products(asked, *given)
+        np.testing.assert_allclose(of_m, m @ np.concatenate(basis).T, rtol=0, atol=1e-12)
+        assert sorted(besides) == asked
+        for i, j in asked:
+            np.testing.assert_allclose(besides[i, j], basis[i] @ basis[j].T, rtol=0, atol=1e-12)
+        lengths, (first, second) = passes.combinations(tuple(map(jnp.asarray, factors)), *given)
+        np.testing.assert_allclose(first, factors[0] @ m, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(second, factors[1] @ np.concatenate(basis), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(lengths[:, 0], np.sum(second**2, axis=1), rtol=1e-13)
+        np.testing.assert_allclose(passes.squared_lengths(given[1])[:, 0], np.sum(v**2, axis=1), rtol=1e-13)
 
 
 def test_steps_along_a_very_long_axis_hold_no_copy_of_all_they_start_from(monkeypatch):

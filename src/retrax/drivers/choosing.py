@@ -77,7 +77,8 @@ class _Run:
             self._text(spanned)
             return spanned, Fit(False, f"matrices of more than {_kernel.LARGEST} columns are slow in a kernel")
         in_kernel = dataclasses.replace(spanned, one_kernel=True)
-        found = kernel.verdict(lambda: self._text(in_kernel), self.data, self.x, self.indices)
+        longest = kernel.LONGEST_AXIS if wide else kernel.LONGEST_IN_SPAN
+        found = kernel.verdict(lambda: self._text(in_kernel), self.data, self.x, self.indices, longest)
         if found.fits:
             return in_kernel, found
         in_parts = dataclasses.replace(spanned, small_kernel=True)
@@ -96,7 +97,8 @@ class _Run:
             return []
         wide = type(self.method.scaling) is not Identity or not keeps_last or any(a.ndim for a in memories)
         matrices = sum(a.shape == self.x.shape for a in memories) + (1 + 2 * keeps_last if wide else 2)
-        return [wide] if span.is_worth_it(length, rank, matrices, self.indices.shape[1]) else []
+        of_pairs = not wide and self.method.evaluations == 2
+        return [wide] if span.is_worth_it(length, rank, matrices, self.indices.shape[1], of_pairs) else []
 
     def elsewhere(self, several: bool) -> tuple[Form, Fit]:
         """Steps on the matrices themselves; in one kernel where it is known, or can be tried, that they fit."""

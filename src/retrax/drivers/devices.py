@@ -42,8 +42,8 @@ class _Placement:
         """F over the samples that `indices` names (None: all)."""
         return SampleMean(objective, chunk, data, indices)
 
-    def along(self, function: Callable[..., Array], *matrices: Array, summed: bool) -> Array:
-        """`function(*matrices)`, which works column by column of the long ones; `summed`: and adds up what it finds."""
+    def along(self, function: Callable[..., tuple[Any, Any]], *matrices: Array) -> tuple[Any, Any]:
+        """`function(*matrices)`, which works column by column: what it sums over columns, and what has them itself."""
         return function(*matrices)
 
 
@@ -72,17 +72,18 @@ class SplitRows(_Placement):
         """The samples, on this layout's own mesh."""
         return jax.device_put(data, NamedSharding(self.layout.mesh, PartitionSpec(None, self.layout.axes)))
 
-    def along(self, function: Callable[..., Array], *matrices: Array, summed: bool) -> Array:
-        """The same, of the columns that each device has."""
+    def along(self, function: Callable[..., tuple[Any, Any]], *matrices: Array) -> tuple[Any, Any]:
+        """The same, of the columns that each device has; sums are added up."""
         axes, everywhere = self.layout.axes, PartitionSpec()
         split = PartitionSpec(None, axes)
 
-        def local(*parts: Array) -> Array:
-            return jax.lax.psum(function(*parts), axes) if summed else function(*parts)
+        def local(*parts: Array) -> tuple[Any, Any]:
+            sums, columns = function(*parts)
+            return jax.lax.psum(sums, axes), columns
 
-        specs = tuple(split if one.shape[1] == self.length else everywhere for one in matrices)
-        found = everywhere if summed else split
-        return jax.shard_map(local, mesh=self.layout.mesh, in_specs=specs, out_specs=found, check_vma=False)(*matrices)
+        specs = tuple(split if one.shape[1:] == (self.length,) else everywhere for one in matrices)
+        out = (everywhere, split)
+        return jax.shard_map(local, mesh=self.layout.mesh, in_specs=specs, out_specs=out, check_vma=False)(*matrices)
 
     def _is_split(self, leaf: Any) -> bool:
         return np.ndim(leaf) == 2 and np.shape(leaf)[0] == self.length

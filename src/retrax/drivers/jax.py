@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from retrax._programs import compiled, kind, lowered
+from retrax._programs import circumstances, compiled, kind, lowered
 from retrax.drivers import loops, trial
 from retrax.drivers.base import Figures, Means, as_of
 from retrax.drivers.choosing import choose
@@ -52,6 +52,8 @@ class JaxDriver:
             self.data = devices.resident(self.data)
         self._asked: dict[Any, Any] = {}
         """For each shape of a stretch's payload, what the form of its loop depends on."""
+        self._loops: dict[Any, Any] = {}
+        """For each of them the program, which is quicker to find here than among all that the process has."""
 
     def start(self, x0: Any) -> tuple[Point, State]:
         """The first point (of a sweep: the list of first points) on the device, and the method's empty state."""
@@ -147,8 +149,13 @@ class JaxDriver:
     ) -> tuple[Any, tuple[Any, ...]]:
         """The program of a loop, and its arguments."""
         statics, arguments = self._loop_arguments(method, x, state, payload, first, count)
-        lower = functools.partial(self._lowered_loop, statics, arguments)
-        return compiled(loops.advance_in_form, statics, *arguments, options=loops.LOOP_OPTIONS, lower=lower), arguments
+        key = circumstances(), _shapes(payload)  # Of all that is handed over, only this may differ from call to call.
+        if key not in self._loops:
+            lower = functools.partial(self._lowered_loop, statics, arguments)
+            self._loops[key] = compiled(
+                loops.advance_in_form, statics, *arguments, options=loops.LOOP_OPTIONS, lower=lower
+            )
+        return self._loops[key], arguments
 
     def _loop_arguments(
         self, method: Method, x: Point, state: State, payload: Samples, first: int, count: int
@@ -162,10 +169,9 @@ class JaxDriver:
         )
         if not isinstance(self.form.devices, OneDevice):
             indices, numbers = self.form.devices.put((indices, numbers))
-        shapes = tuple(leaf.shape for leaf in jax.tree.leaves((data if fed else None, indices)))
         statics, arguments = (self.objective, self.form, fed), (data, method, x, state, indices, *numbers)
-        if shapes not in self._asked:
-            self._asked[shapes] = statics, kind(arguments[:5])
+        if _shapes(payload) not in self._asked:
+            self._asked[_shapes(payload)] = statics, kind(arguments[:5])
         return statics, arguments
 
     @property
@@ -227,6 +233,10 @@ class JaxDriver:
     def average(self, state: State) -> Point | None:
         """The average of the iterates, where the run keeps one."""
         return self.method.average(state)
+
+
+def _shapes(payload: Samples) -> tuple[tuple[int, ...], ...]:
+    return tuple(leaf.shape for leaf in jax.tree.leaves((payload.data, payload.indices)))
 
 
 def _processors() -> int:

@@ -18,6 +18,9 @@ LONGEST_AXIS, MOST_ENTRIES = 128, 2048
 """The longest axis and the most entries of a point or a sample for which one kernel is the faster way: beyond them
 XLA's own matrix products fall behind those of the library that it calls from outside a kernel."""
 
+LONGEST_IN_SPAN = 256
+"""The same where steps are taken in a span, whose products along the axis are written in pieces."""
+
 TRIED = frozenset({pca.loss, centroid.loss})
 """The losses whose loops were compiled into one kernel with every estimator, scaling and step size."""
 
@@ -69,9 +72,9 @@ def is_tried(objective: Objective) -> bool:
     return objective.loss in TRIED
 
 
-def verdict(lower: Any, data: Any, x: Any, batches: Any) -> Fit:
+def verdict(lower: Any, data: Any, x: Any, batches: Any, longest: int = LONGEST_AXIS) -> Fit:
     """For one run's arguments; `lower()` gives the program in StableHLO, and is asked last."""
-    early = promise(data, x, batches)
+    early = promise(data, x, batches, longest)
     if not early.fits:
         return early
     text = lower()
@@ -83,11 +86,11 @@ def verdict(lower: Any, data: Any, x: Any, batches: Any) -> Fit:
     return Fit(True, "every operation of the program is known to work in one kernel")
 
 
-def promise(data: Any, x: Any, batches: Any) -> Fit:
+def promise(data: Any, x: Any, batches: Any, longest: int = LONGEST_AXIS) -> Fit:
     """What can be said for one run's arguments without its program; the rest is up to a trial."""
     if jax.default_backend() != "cpu":
         return Fit(False, f"kernels of this kind are the CPU compiler's, and the run is on {jax.default_backend()}")
-    too_large = _too_large(data, x, batches)
+    too_large = _too_large(data, x, batches, longest)
     if too_large:
         return Fit(False, too_large)
     return Fit(True, "small enough, and the ordinary form is used where a trial in another process fails")
@@ -142,14 +145,14 @@ def is_known(text: str) -> bool:
     return jax.default_backend() == "cpu" and not _unknown(text)
 
 
-def _too_large(data: Any, x: Any, batches: Any) -> str | None:
+def _too_large(data: Any, x: Any, batches: Any, longest: int) -> str | None:
     samples = jax.tree.leaves(data)
     if any(a.shape[0] < 2 for a in samples):
         return "the compiler ends the process over a single sample in one kernel"
     shapes = [tuple(leaf.shape) for leaf in jax.tree.leaves(x)] + [tuple(a.shape[1:]) for a in samples]
     axes = [size for shape in shapes for size in shape] + [a.shape[1] for a in jax.tree.leaves(batches)]
-    if max(axes, default=0) > LONGEST_AXIS:
-        return f"an axis of {max(axes)} exceeds {LONGEST_AXIS}, beyond which products are faster outside a kernel"
+    if max(axes, default=0) > longest:
+        return f"an axis of {max(axes)} exceeds {longest}, beyond which products are faster outside a kernel"
     if any(_entries(shape) > MOST_ENTRIES for shape in shapes):
         return f"a point or sample has more than {MOST_ENTRIES} entries; products are faster outside a kernel"
     return None

@@ -6,6 +6,7 @@ programs serve one run or several at once (a sweep), and samples on one device o
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -116,9 +117,9 @@ def _advance_in_span(
 
     A step's retraction is then the first thing in the next step, where it is small; x follows from the state.
     """
-    manifold, dtype, rank = objective.manifold, x.dtype, x.shape[1]
+    manifold, dtype = objective.manifold, x.dtype
     orthonormalise = getattr(manifold, "orthonormalise", None)
-    most = jnp.inf if orthonormalise is None else _orthonormal.longest_step(x)
+    most = math.inf if orthonormalise is None else _orthonormal.longest_step(x)
 
     def retracted(last: Step) -> Point:
         return manifold.retract(last.point, scaled(manifold, -last.size, last.vector))
@@ -130,17 +131,19 @@ def _advance_in_span(
         new = method.step(manifold, BatchOracle(objective, batch), point, State(last, *memories), t)[1]
         return (new.last.point, new.last.vector), new.last.size, tuple(new[1:])
 
-    def body(i: Any, carry: Any) -> Any:
-        pair, size, memories = carry
-        others = (method, memories, _number(first, i, dtype))
-        small = in_one_kernel if form.small_kernel else lambda function, *arguments: function(*arguments)
-        products = span.by_columns if form.one_kernel else span.by_rows
-        passes = span.Passes(products, not form.one_kernel, form.devices.along)
-        return span.step(step, pair, size, fetch(data, batches, i), others, most, small, passes)
+    products = span.by_columns if form.one_kernel else span.by_rows
+    passes = span.Passes(products, not form.one_kernel, form.devices.along)
+    small = in_one_kernel if form.small_kernel else lambda function, *arguments: function(*arguments)
 
-    start = jnp.concatenate([state.last.point.T, state.last.vector.T]), state.last.size, tuple(state[1:])
-    pair, size, memories = jax.lax.fori_loop(0, count, body, start)
-    last = Step(pair[:rank].T, pair[rank:].T, size)
+    def body(i: Any, carry: Any) -> Any:
+        pair, lengths, size, memories = carry
+        others, batch = (method, memories, _number(first, i, dtype)), fetch(data, batches, i)
+        return span.step(step, pair, lengths, size, batch, others, most, small, passes)
+
+    pair = state.last.point.T, state.last.vector.T
+    start = pair, passes.squared_lengths(pair[1]), state.last.size, tuple(state[1:])
+    (rows, vector), _, size, memories = jax.lax.fori_loop(0, count, body, start)
+    last = Step(rows.T, vector.T, size)
     return retracted(last), State(last, *memories)
 
 

@@ -13,26 +13,32 @@ from typing import Any, Protocol, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import Literal, jaxpr_as_fun
 
 from retrax.typing import Array
 
-LEAST_LENGTH = 3
-"""A long axis has at least so many times the columns of the basis."""
+LEAST_LENGTH, LEAST_LENGTH_OF_PAIRS = 3, 2
+"""A long axis has at least so many times the columns of the basis; less where samples are evaluated at two points, for
+which a span takes no more products and other steps take twice as many."""
 
 BLOCK = 2**13
 """So many columns of a very long axis are taken at once: what is made of them stays in the processor's cache."""
+
+LONGEST_SUM = 128
+"""Of longer ones XLA makes no tiles in a kernel."""
 
 LEAST_BLOCKS = 16
 """A very long axis has at least so many blocks."""
 
 
-def is_worth_it(length: int, rank: int, matrices: int, samples: int) -> bool:
+def is_worth_it(length: int, rank: int, matrices: int, samples: int, of_pairs: bool) -> bool:
     """Whether two passes over so many d×r matrices and a batch beat the operations one by one.
 
     A method may ask for the inner products of all samples: where these are many, they would cost the most.
     """
-    return samples <= max(16, 4 * rank) and length >= LEAST_LENGTH * (matrices * rank + samples)
+    least = LEAST_LENGTH_OF_PAIRS if of_pairs else LEAST_LENGTH
+    return samples <= max(16, 4 * rank) and length >= least * (matrices * rank + samples)
 
 
 Grams = Callable[[int, int], Array]
@@ -112,33 +118,49 @@ def in_span(function: Callable[..., Any], basis: Sequence[Any], others: Any, gra
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
+Pairs = Sequence[tuple[int, int]]
+"""Of basis matrices, by their numbers."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Passes:
-    """The two passes of a step over a long axis."""
+    """The two passes of a step over a long axis, from yᵀ, vᵀ and a batch, with m = y - size v."""
 
     inner_products: Callable[[Array, Array], Array]
     """Of all rows of two matrices."""
     in_blocks: bool
     """Whether a very long axis is taken block by block."""
-    along: Callable[..., Array]
-    """Does `function(*matrices)` on the columns that each device has (`devices`)."""
+    along: Callable[..., Any]
+    """Does `function(*matrices)`, which returns sums and columns, on the columns that each device has (`devices`)."""
 
-    def products(self, of_samples: bool, pair: Array, batch: Array) -> Array:
-        """The inner products of the pair's rows, and if asked for of the samples, with all rows."""
+    def squared_lengths(self, vector: Array) -> Array:
+        """Of its rows."""
 
-        def local(pair: Array, batch: Array) -> Array:
-            products = _products_in_blocks if self._is_very_long(pair) else _products
-            return products(self.inner_products, of_samples, pair, batch)
+        def local(vector: Array) -> tuple[Array, tuple[()]]:
+            return (_lengths_in_blocks if self._is_very_long(vector) else _squared_lengths)(vector), ()
 
-        return self.along(local, pair, batch, summed=True)
+        return self.along(local, vector)[0]
 
-    def combination(self, factor: Array, pair: Array, batch: Array) -> Array:
-        """`factor` times the pair above the batch."""
+    def products(self, asked: Pairs, *matrices: Array) -> tuple[Array, dict[tuple[int, int], Array]]:
+        """mᵀ(m, v, b), and the inner products of those pairs of m, v and b that are asked for besides."""
 
-        def local(factor: Array, pair: Array, batch: Array) -> Array:
-            return (_combination_in_blocks if self._is_very_long(pair) else _combination)(factor, pair, batch)
+        def local(*matrices: Array) -> tuple[Any, tuple[()]]:
+            products = _products_in_blocks if self._is_very_long(matrices[0]) else _products
+            return products(self.inner_products, asked, *matrices), ()
 
-        return self.along(local, factor, pair, batch, summed=False)
+        return self.along(local, *matrices)[0]
+
+    def combinations(self, factors: tuple[Array, Array], *matrices: Array) -> tuple[Array, tuple[Array, Array]]:
+        """Two combinations of m, v and b, given the transposes of their coefficients for the first few of these.
+
+        Before them the squared lengths of the second one's rows.
+        """
+
+        def local(first: Array, second: Array, *matrices: Array) -> Any:
+            combinations = _combinations_in_blocks if self._is_very_long(matrices[0]) else _combinations
+            return combinations((first, second), *matrices)
+
+        return self.along(local, *factors, *matrices)
 
     def _is_very_long(self, rows: Array) -> bool:
         return self.in_blocks and rows.shape[1] >= LEAST_BLOCKS * BLOCK
@@ -146,100 +168,137 @@ class Passes:
 
 def step(
     function: Callable[..., Any],
-    pair: Array,
+    pair: tuple[Array, Array],
+    lengths: Array,
     size: Array,
     batch: Array,
     others: Any,
     most: float,
     in_one_kernel: Any,
     passes: Passes,
-) -> tuple[Array, Array, Any]:
+) -> tuple[tuple[Array, Array], Array, Array, Any]:
     """One step: `function((m, v, batch), (size, others))` returns ((x, v), size, others) for the next.
 
-    `pair` holds yᵀ above vᵀ. The function sees m = y - size v instead of y: the retraction begins there, with half as
-    many small products. `size` is cut so that no column of size v is longer than `most`. One pass finds the inner
-    products, one forms the results.
+    `pair` is yᵀ and vᵀ, `lengths` are the squared ones of v's columns. The function sees m = y - size v instead of y:
+    the retraction begins there, so that x is a combination of m alone, and hardly any step asks for vᵀv. `size` is cut
+    so that no column of size v is longer than `most`. One pass finds the inner products, one forms the results.
     """
-    twice, length = pair.shape
-    rank, count = twice // 2, batch.shape[0]
-    sizes, places = (rank, rank, count), (slice(rank), slice(rank, twice), slice(twice, None))
-    basis = [jax.ShapeDtypeStruct(shape, pair.dtype) for shape in ((length, rank),) * 2 + ((count, length),)]
+    (rank, length), dtype = pair[0].shape, batch.dtype
+    sizes = (rank, rank, batch.shape[0])
+    basis = [jax.ShapeDtypeStruct(shape, dtype) for shape in ((length, rank),) * 2 + (batch.shape,)]
+    longest = size * jnp.sqrt(jnp.max(lengths))
+    size = jnp.where(longest > most, size * (most / longest), size)
 
-    def small(size: Array, others: Any, inner: Array, of_samples: Array) -> tuple[Array, Array, Any]:
-        """The coefficients of the results, side by side, and the next size and others."""
-        yy, yv, yb, vv, vb = (inner[places[i], places[j]] for i, j in ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2)))
-        longest = size * jnp.sqrt(jnp.max(vv * jnp.eye(rank, dtype=vv.dtype)))
-        size = jnp.where(longest > most, size * (most / longest), size)
-        mv = yv - size * vv
-        known = {(0, 0): yy - size * (yv.T + mv), (0, 1): mv, (0, 2): yb - size * vb, (1, 1): vv, (1, 2): vb}
-        known[2, 2] = of_samples
+    ends = np.cumsum(sizes)
+
+    def small(size: Array, others: Any, of_m: Array, besides: dict[tuple[int, int], Array]) -> tuple[Any, Array, Any]:
+        """The transposed coefficients of the results, and the next size and others."""
 
         def grams(i: int, j: int) -> Array:
-            return known[i, j] if (i, j) in known else known[j, i].T
+            if i > j:
+                return grams(j, i).T
+            return besides[i, j] if i else of_m[:, ends[j] - sizes[j] : ends[j]]
 
         long, new, others = in_span(function, basis, (size, others), grams)
-        nothing = Tall({i: jnp.zeros((), pair.dtype) for i in range(3)}, rank).matrices(sizes)
-        columns = [{**nothing, **one.matrices(sizes)} for one in long]
-        # m C = y C - v (size C)
-        rows = [[one[0], one[1] - size * one[0], one[2]] for one in columns]
-        return jnp.concatenate([jnp.concatenate(one) for one in rows], axis=1), new, others
+        return tuple(_transposed(one, sizes) for one in long), new, others
 
-    shapes = [jax.ShapeDtypeStruct(shape, pair.dtype) for shape in ((twice, twice + count), (count, count))]
-    program, form = jax.make_jaxpr(small, return_shape=True)(size, others, *shapes)
-    asked = any(program.jaxpr.invars[-1] in one.invars for one in needed(program.jaxpr))
+    pairs = [(1, 1), (1, 2), (2, 2)]
+    abstract = {(i, j): jax.ShapeDtypeStruct((sizes[i], sizes[j]), dtype) for i, j in pairs}
+    of_m = jax.ShapeDtypeStruct((rank, ends[-1]), dtype)
+    program, form = jax.make_jaxpr(small, return_shape=True)(size, others, of_m, abstract)
+    used = {id(atom) for equation in needed(program.jaxpr) for atom in equation.invars}
+    asked = [pair for pair, atom in zip(pairs, program.jaxpr.invars[-len(pairs) :], strict=True) if id(atom) in used]
 
-    def run(size: Array, others: Any, inner: Array) -> tuple[Array, Array, Any]:
-        of_samples = inner[twice:, twice:] if asked else jnp.zeros((count, count), pair.dtype)
-        found = jaxpr_as_fun(program)(*jax.tree.leaves((size, others, inner[:twice], of_samples)))
-        return jax.tree.unflatten(jax.tree.structure(form), found)
+    def run(size: Array, others: Any, found: tuple[Array, dict[tuple[int, int], Array]]) -> tuple[Any, Array, Any]:
+        besides = {pair: found[1].get(pair, jnp.zeros(one.shape, one.dtype)) for pair, one in abstract.items()}
+        results = jaxpr_as_fun(program)(*jax.tree.leaves((size, others, found[0], besides)))
+        return jax.tree.unflatten(jax.tree.structure(form), results)
 
-    # The barrier: inside a kernel the compiler would divide the product again.
-    inner = jax.lax.optimization_barrier(passes.products(asked, pair, batch))
-    coefficients, new, rest = in_one_kernel(run, size, others, inner)
+    matrices = (*pair, batch, size)
+    # The barrier: inside a kernel the compiler would divide the products again.
+    found = jax.lax.optimization_barrier(passes.products(asked, *matrices))
+    factors, new, rest = in_one_kernel(run, size, others, found)
     # Transposed in memory: the product with columns would take twice as long.
-    return passes.combination(jax.lax.optimization_barrier(coefficients.T), pair, batch), new, rest
+    lengths, pair = passes.combinations(jax.lax.optimization_barrier(factors), *matrices)
+    return pair, lengths, new, rest
 
 
-def _products(inner_products: Callable[[Array, Array], Array], of_samples: bool, pair: Array, batch: Array) -> Array:
-    everything = jnp.concatenate([pair, batch])
-    return inner_products(everything if of_samples else pair, everything)
+def _transposed(tall: Tall, sizes: Sequence[int]) -> Array:
+    """The coefficients of the first few matrices of the basis, up to the last one that is needed."""
+    given = tall.matrices(sizes)
+    dtype = given[max(given)].dtype
+    return jnp.concatenate(
+        [given[i] if i in given else jnp.zeros((sizes[i], tall.columns), dtype) for i in range(max(given) + 1)]
+    ).T
 
 
-def _combination(factor: Array, pair: Array, batch: Array) -> Array:
-    return factor @ jnp.concatenate([pair, batch])
+def _squared_lengths(vector: Array) -> Array:
+    """A sum along the rows would be one of scalars, and take ten times as long."""
+    return (vector * vector) @ jnp.ones((vector.shape[1], 1), vector.dtype)
 
 
-def _products_in_blocks(
-    inner_products: Callable[[Array, Array], Array], of_samples: bool, pair: Array, batch: Array
-) -> Array:
+def _basis(point: Array, vector: Array, batch: Array, size: Array) -> tuple[Array, Array]:
+    """The rows of m, and those of m, v and the batch."""
+    moved = point - size * vector
+    return moved, jnp.concatenate([moved, vector, batch])
+
+
+def _products(inner_products: Callable[[Array, Array], Array], asked: Pairs, *matrices: Array) -> Any:
+    moved, everything = _basis(*matrices)
+    basis = moved, *matrices[1:3]
+    return inner_products(moved, everything), {(i, j): inner_products(basis[i], basis[j]) for i, j in asked}
+
+
+def _combinations(factors: tuple[Array, Array], *matrices: Array) -> tuple[Array, tuple[Array, Array]]:
+    moved, everything = _basis(*matrices)
+    first, second = (f @ (moved if f.shape[1] == len(moved) else everything[: f.shape[1]]) for f in factors)
+    return _squared_lengths(second), (first, second)
+
+
+def _products_in_blocks(inner_products: Callable[[Array, Array], Array], asked: Pairs, *matrices: Array) -> Any:
     """The same, summed over blocks.
 
     The library of products copies its operand as a whole. Of a very long one that is memory which the system hands out
     and takes back in each step, at several times the cost of the product.
     """
 
+    *long, size = matrices
+
+    def added(total: Any, columns: Callable[[Array], Array], _: Any) -> Any:
+        return jax.tree.map(jnp.add, total, _products(inner_products, asked, *map(columns, long), size))
+
+    shapes = jax.eval_shape(lambda *given: _products(inner_products, asked, *given), *matrices)
+    nothing = jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), shapes)
+    return _over_blocks(added, nothing, long[0].shape[1])
+
+
+def _combinations_in_blocks(factors: tuple[Array, Array], *matrices: Array) -> tuple[Array, tuple[Array, Array]]:
+    """The same, written over the point and the vector block by block: no other arrays are held."""
+    point, vector, batch, size = matrices
+
+    def replaced(carry: Any, columns: Callable[[Array], Array], start: Any) -> Any:
+        total, pair = carry
+        lengths, blocks = _combinations(factors, *map(columns, (*pair, batch)), size)
+        return total + lengths, tuple(
+            jax.lax.dynamic_update_slice_in_dim(one, block, start, axis=1)
+            for one, block in zip(pair, blocks, strict=True)
+        )
+
+    nothing = jnp.zeros((vector.shape[0], 1), vector.dtype)
+    return _over_blocks(replaced, (nothing, (point, vector)), point.shape[1])
+
+
+def _lengths_in_blocks(vector: Array) -> Array:
     def added(total: Array, columns: Callable[[Array], Array], _: Any) -> Array:
-        return total + _products(inner_products, of_samples, columns(pair), columns(batch))
+        return total + _squared_lengths(columns(vector))
 
-    every = pair.shape[0] + batch.shape[0]
-    nothing = jnp.zeros((every if of_samples else pair.shape[0], every), pair.dtype)
-    return _over_blocks(added, nothing, pair.shape[1])
+    return _over_blocks(added, jnp.zeros((vector.shape[0], 1), vector.dtype), vector.shape[1])
 
 
-def _combination_in_blocks(factor: Array, pair: Array, batch: Array) -> Array:
-    """The same, written over the pair block by block: no second array is held."""
-
-    def replaced(pair: Array, columns: Callable[[Array], Array], start: Any) -> Array:
-        block = _combination(factor, columns(pair), columns(batch))
-        return jax.lax.dynamic_update_slice_in_dim(pair, block, start, axis=1)
-
-    return _over_blocks(replaced, pair, pair.shape[1])
-
-
-def _over_blocks(function: Callable[[Array, Callable[[Array], Array], Any], Array], carry: Array, length: int) -> Array:
+def _over_blocks(function: Callable[[Any, Callable[[Array], Array], Any], Any], carry: Any, length: int) -> Any:
     """`function(carry, columns, start)` for one block after another; `columns(a)` is the block of a."""
 
-    def at(carry: Array, start: Any, size: int) -> Array:
+    def at(carry: Any, start: Any, size: int) -> Any:
         return function(carry, lambda a: jax.lax.dynamic_slice_in_dim(a, start, size, axis=1), start)
 
     blocks, rest = divmod(length, BLOCK)
@@ -254,7 +313,9 @@ def by_rows(a: Array, b: Array) -> Array:
 
 def by_columns(a: Array, b: Array) -> Array:
     """a bᵀ for a kernel, whose own products read b by columns; of rows they would take one after another."""
-    return a @ b.T
+    parts = -(-a.shape[1] // LONGEST_SUM)
+    pieces = zip(jnp.array_split(a, parts, axis=1), jnp.array_split(b, parts, axis=1), strict=True)
+    return sum(left @ right.T for left, right in pieces)
 
 
 class Matrices(Protocol):
