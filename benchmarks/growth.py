@@ -54,7 +54,7 @@ def _often(sizes: Sizes, say: Callable[[str], None]) -> tuple[int, Callable[[str
 def _contenders(case: Case, batch: int, dtype: str, sizes: Sizes) -> list[Contender]:
     weight = case.start.size * max(1, batch // 5) / 1000
     # A run also starts and draws a first batch, some milliseconds: steps enough to leave that behind.
-    steps = int(max(2 * sizes.compiled_steps / max(1.0, weight / 4), 50))
+    steps = int(max(2 * sizes.compiled_steps / max(0.2, weight / 4), 50))
     method, plain = rx.rsrm(case.step_size), rx.rsgd(case.step_size)
     found = [
         Contender(CURVES[0], lambda: retrax_runs.minimize(case, method, batch, steps, dtype), f"b = {batch}", True),

@@ -48,7 +48,7 @@ def run(sizes: Sizes, say: Callable[[str], None]) -> dict[str, Any]:
         say(f"scale: {rows[-1]}")
     note = (
         "Two devices hold half of the features each, and with them half of the rows of the point; of a step they "
-        "exchange a matrix of 20 × 24 inner products."
+        "exchange 10 × 28 inner products and the lengths of 10 columns."
     )
     return {"label": "Gr(d,10), float32, b = 4, a user's loss", "rows": rows, "note": note}
 
