@@ -19,7 +19,6 @@ from typing import Any
 
 import jax
 import jaxlib
-import numpy as np
 
 _PACKAGE = __name__.partition(".")[0]
 _SIMPLE = (type(None), bool, int, float, complex, str, bytes)
@@ -73,14 +72,15 @@ def _own_source() -> str:
     folder = pathlib.Path(__file__).parent
     try:
         contents = [(str(file.relative_to(folder)), file.read_bytes()) for file in sorted(folder.rglob("*.py"))]
-    except OSError as error:
-        raise _ForeignError(f"the package cannot be read: {error}") from error
+        versions = [importlib.metadata.version(name) for name in ("array-api-compat", "numpy", "scipy")]
+    except (OSError, importlib.metadata.PackageNotFoundError) as error:
+        raise _ForeignError(f"not all that programs are made with is known: {error}") from error
     if not contents:
         raise _ForeignError("the package is no folder of files")
     digest = hashlib.sha256()
     for name, content in contents:
         digest.update(f"{name} {len(content)}\n".encode() + content)
-    return f"{digest.hexdigest()} {np.__version__} {importlib.metadata.version('scipy')}"
+    return f"{digest.hexdigest()} {versions}"
 
 
 def _words(value: Any, arrays: bool = False) -> str:
