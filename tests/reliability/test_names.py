@@ -82,25 +82,24 @@ def test_numbers_of_a_method_are_data():
     assert found[0] == found[1] is not None
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        foreign,
-        lambda x, batch: 0.0,
-        Foreign(),
-        ForeignTuple(),
-        Foreign,
-        ForeignSphere(4),
-        rx.Product((rx.Sphere(3), ForeignSphere(4))),
-        np.zeros(3),
-        jnp.sum,
-        object(),
-        {"a": [Foreign()]},
-    ],
-    ids=repr,
-)
+FOREIGN = {
+    "function": foreign,
+    "lambda": lambda x, batch: 0.0,
+    "dataclass": Foreign(),
+    "named tuple": ForeignTuple(),
+    "class": Foreign,
+    "manifold": ForeignSphere(4),
+    "factor": rx.Product((rx.Sphere(3), ForeignSphere(4))),
+    "array": np.zeros(3),
+    "JAX's": jnp.sum,
+    "object": object(),
+    "far inside": {"a": [Foreign()]},
+}
+
+
+@pytest.mark.parametrize("part", FOREIGN)
 def test_what_is_somebody_elses_has_no_name(part):
-    assert name(statics=(part,)) is None
+    assert name(statics=(FOREIGN[part],)) is None
 
 
 def test_arrays_on_devices_of_ones_choice_have_no_name():
