@@ -37,14 +37,15 @@ def of_parts(
     function: Any, statics: Any, arguments: Any, leaves: Sequence[jax.ShapeDtypeStruct], options: dict[str, Any] | None
 ) -> str | None:
     """The name of `function(*statics, *arguments)` for arguments of these shapes; None where parts are not ours."""
-    if any(leaf.sharding is not None for leaf in leaves):
+    settings = getattr(jax.config, "values", None)
+    if settings is None or any(leaf.sharding is not None for leaf in leaves):
         return None
     try:
         words = _words(function), _words(statics), _words(arguments, arrays=True), _own_source()
     except _ForeignError:
         return None
     shapes = [(leaf.shape, str(leaf.dtype)) for leaf in leaves]
-    return _digest(*words, shapes, jax.config.values, os.environ.get("XLA_FLAGS"), *_facts(options))
+    return _digest(*words, shapes, settings, os.environ.get("XLA_FLAGS"), *_facts(options))
 
 
 def _digest(*facts: Any) -> str:

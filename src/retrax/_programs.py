@@ -30,8 +30,8 @@ def compiled(
 ) -> Callable[..., Any]:
     """`function(*statics, ...)` compiled for arguments of these structures, shapes, dtypes and places.
 
-    `lower` may give another program in its place, lowered or loaded, that does the same in a form of its own. It is not
-    asked where the program is on disk and known by its parts.
+    `lower` may give another program in its place, lowered or compiled, that does the same in a form of its own. It is
+    not asked where the program is on disk and known by its parts; what is compiled already is not kept there.
     """
     structure, leaves = kind(arguments)
     key = (function, statics, lower is None, *circumstances(), structure, leaves)
@@ -53,8 +53,8 @@ def compiled(
 
 
 def _made(name: str | None, found: Any, arguments: tuple[Any, ...], options: dict[str, Any] | None) -> Any:
-    """What was lowered, compiled, and kept under this name; what was loaded, as it is."""
-    if isinstance(found, _machine_code.Loaded):
+    """What was lowered, compiled, and kept under this name; what was compiled, as it is."""
+    if not isinstance(found, jax.stages.Lowered):
         return found
     if name is None:
         return _cache.compiled(found, options)

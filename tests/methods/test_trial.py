@@ -229,6 +229,23 @@ def test_what_is_remembered_of_a_failed_trial(monkeypatch, tmp_path, death, kept
     assert sum(entry.name.startswith("trial-") for entry in tmp_path.iterdir()) == kept
 
 
+def test_a_failed_trial_of_our_own_loss_is_tried_again_by_the_next_process(monkeypatch, tmp_path):
+    """The ordinary form that it left to this process has no name on disk."""
+    problem = rx.problems.JointDiagonalization(np.stack([np.diag(np.arange(1.0, 4) + k) for k in range(9)]))
+    monkeypatch.setattr(trial, "command", lambda: [sys.executable, "-c", DEATHS["refuses"]])
+    asked = []
+    rx.cache(tmp_path)
+    try:
+        for again in range(2):
+            programs.forget()
+            trial._refused.clear()
+            monkeypatch.setattr(trial, "_answer", lambda *given: asked.append(given))
+            rx.minimize(problem, rx.rsrm(0.01), steps=3, batch_size=2, record=3)
+            assert len(asked) == again + 1
+    finally:
+        rx.cache(None)
+
+
 def test_with_several_devices_nothing_is_tried(monkeypatch):
     """The other process knows one, and its program would run on no other."""
     assert trial.is_possible()

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from retrax import _cache
 from retrax._programs import circumstances, compiled, kind, lowered
 from retrax.drivers import loops, trial
 from retrax.drivers.base import Figures, Means, as_of
@@ -180,7 +181,7 @@ class JaxDriver:
         return [choose(*statics, found) for statics, found in self._asked.values()]
 
     def _lowered_loop(self, statics: tuple[Any, ...], arguments: tuple[Any, ...]) -> Any:
-        """The loop in the form that is chosen for such arguments; loaded, where another process has compiled it."""
+        """The loop in the form that is chosen for such arguments; compiled, if that was tried in another process."""
         objective, as_written, fed = statics
         form, _ = choose(objective, as_written, fed, kind(arguments[:5]))
 
@@ -189,7 +190,10 @@ class JaxDriver:
 
         if not form.on_trial:
             return lower(form)
-        return trial.compiled(lambda: lower(form), loops.LOOP_OPTIONS) or lower(as_written)
+        # Where the trial failed, that may be the moment's fault: the next process shall try again.
+        return trial.compiled(lambda: lower(form), loops.LOOP_OPTIONS) or _cache.compiled(
+            lower(as_written), loops.LOOP_OPTIONS
+        )
 
     def measure(self, mean: Any, with_error: bool, x: Point, state: State, step: int) -> Figures:
         """A record's figures."""
