@@ -592,7 +592,8 @@ def _reach_of_series(degree: int, epsilon: float) -> float:
 def _inverse_sqrt_of_all(s: Array) -> Array:
     """For matrices that are all so close to the identity by a polynomial, else by Newton-Schulz."""
     distance = jnp.max(jnp.sum(jnp.abs(s - identity_like(s)), axis=-1))  # bounds the eigenvalues of E
-    which = sum((distance > _reach_of_series(degree, epsilon(s))).astype(jnp.int32) for degree in _DEGREES)
+    # Not `>`: where one matrix is not finite, the others go the way that serves all.
+    which = sum((~(distance <= _reach_of_series(degree, epsilon(s)))).astype(jnp.int32) for degree in _DEGREES)
     by_series = [functools.partial(_series_for_inverse_sqrt, degree) for degree in _DEGREES]
     return jax.lax.switch(which, [*by_series, _inverse_sqrt], s)
 

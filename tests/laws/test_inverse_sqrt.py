@@ -85,6 +85,9 @@ def test_its_derivative_is_that_of_the_exact_one():
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8)
 
 
-def test_what_is_not_a_number_stays_none():
+def test_what_is_not_a_number_stays_none_and_harms_no_other():
+    stack = np.stack([np.full((3, 3), np.nan), matrix(0.5, 3), matrix(1e-3, 3)])
     with jax.enable_x64(True):
-        assert np.isnan(jax.jit(_linalg.inverse_sqrt)(jnp.full((2, 2), np.nan))).all()
+        found = np.asarray(jax.jit(_linalg.inverse_sqrt)(jnp.asarray(stack)))
+    assert np.isnan(found[0]).all()
+    np.testing.assert_allclose(found[1:], [exact(s) for s in stack[1:]], rtol=0, atol=1e-14)

@@ -54,7 +54,7 @@ class JaxDriver:
         self._asked: dict[Any, Any] = {}
         """For each shape of a stretch's payload, what the form of its loop depends on."""
         self._loops: dict[Any, Any] = {}
-        """For each of them the program, which is quicker to find here than among all that the process has."""
+        """The programs so far, which are quicker to find here than among all that the process has."""
 
     def start(self, x0: Any) -> tuple[Point, State]:
         """The first point (of a sweep: the list of first points) on the device, and the method's empty state."""
@@ -150,7 +150,8 @@ class JaxDriver:
     ) -> tuple[Any, tuple[Any, ...]]:
         """The program of a loop, and its arguments."""
         statics, arguments = self._loop_arguments(method, x, state, payload, first, count)
-        key = circumstances(), _shapes(payload)  # Of all that is handed over, only this may differ from call to call.
+        # Of all that is handed over, only the payload and the step's number may look different from call to call.
+        key = circumstances(), _shapes(payload), arguments[-2].shape
         if key not in self._loops:
             lower = functools.partial(self._lowered_loop, statics, arguments)
             self._loops[key] = compiled(
