@@ -1,9 +1,10 @@
 """Compiled programs kept on disk for the next process: `retrax.cache(directory)`. Off until asked for.
 
-An entry is a folder named after its program, holding the file that JAX's own persistent cache writes and that file's
-digest. It appears by renaming, complete or not at all, so that any number of processes can share a directory without
-waiting for each other; what does not fit its digest is compiled again. JAX's cache is on only while one of our programs
-is compiled or loaded: others' programs neither enter the directory nor are looked for in it.
+An entry is a folder named after its program (`_names`), holding machine code (`_machine_code`) or the file that JAX's
+own persistent cache writes, and that file's digest. It appears by renaming, complete or not at all, so that any number
+of processes can share a directory without waiting for each other; what does not fit its digest is compiled again. JAX's
+cache is on only while one of our programs is compiled or loaded: others' programs neither enter the directory nor are
+looked for in it.
 """
 
 import contextlib

@@ -569,7 +569,7 @@ _DEGREES = (6, 12)
 
 
 def _series_for_inverse_sqrt(degree: int, s: Array) -> Array:
-    """Σ cₖ Eᵏ with E = s - I and cₖ = (-1/4)ᵏ binomial(2k, k), from E² and E³: degree + 1 is one more than 3, 6, ..."""
+    """Σ cₖ Eᵏ with E = s - I and cₖ = (-1/4)ᵏ binomial(2k, k), from E² and E³, for degrees divisible by 3."""
     eye = identity_like(s)
     e = s - eye
     square = e @ e
